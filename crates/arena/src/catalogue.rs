@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-pub use hone_trace::keys::{Documented, Key, kind};
+pub use hone_trace::keys::{Documented, Key, Kind};
 pub use page::{Place, keys_table, section};
 
 /// Something a recipe can name.

@@ -100,12 +100,19 @@ impl ChatClient {
     /// Builds the client; the error says what to change.
     pub fn new(spec: ChatSpec) -> Result<Self, String> {
         if !(spec.deadline_s > 0.0 && spec.deadline_s <= 86_400.0) {
-            return Err(format!("deadline_s must be over 0 and at most 86400 seconds, found {}", spec.deadline_s));
+            return Err(format!(
+                "deadline_s must be over 0 and at most 86400 seconds, found {}; set it to seconds, such as 60",
+                spec.deadline_s
+            ));
         }
         let key = match &spec.key_env {
             None => None,
             Some(name) => Some(Key(std::env::var(name).map_err(|_| {
-                format!("the key of {} is read from the environment variable {name}, which is not set", spec.model)
+                format!(
+                    "the key of {} is read from the environment variable {name}, which is not set; set it, or leave \
+                     `key_env` out",
+                    spec.model
+                )
             })?)),
         };
         // One provider serves the whole process; it is not an error if it is already installed.

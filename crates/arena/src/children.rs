@@ -14,7 +14,7 @@ mod holds;
 mod strays;
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command as StdCommand, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -57,14 +57,22 @@ pub fn missing(variables: &[String]) -> Option<&String> {
     variables.iter().find(|name| std::env::var_os(name.as_str()).is_none())
 }
 
-/// Reason why a program did not start: the program, or the directory it should start in.
-pub fn not_started(program: &str, directory: Option<&Path>, error: &std::io::Error) -> String {
-    match directory.filter(|directory| !directory.is_dir()) {
-        Some(directory) => format!(
-            "there is no directory {}, in which {program} should be started; correct `directory`",
-            directory.display()
-        ),
-        None => format!("cannot start {program}: {error}"),
+/// Reason why a program did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotStarted {
+    #[error("there is no directory {}, in which {program} should be started; correct `directory`", directory.display())]
+    Directory { program: String, directory: PathBuf },
+    #[error("cannot start {program}: {error}")]
+    Program { program: String, error: std::io::Error },
+}
+
+impl NotStarted {
+    pub(crate) fn new(program: impl Into<String>, directory: Option<&Path>, error: std::io::Error) -> Self {
+        let program = program.into();
+        match directory.filter(|directory| !directory.is_dir()) {
+            Some(directory) => Self::Directory { program, directory: directory.to_owned() },
+            None => Self::Program { program, error },
+        }
     }
 }
 
@@ -88,7 +96,7 @@ pub struct Leash(Tree);
 #[derive(Debug, Clone)]
 pub struct Tree {
     group: Option<Pid>,
-    /// Its value of [`strays::VARIABLE`].
+    /// Value of [`strays::VARIABLE`] in the child.
     mark: Option<String>,
 }
 

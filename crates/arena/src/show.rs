@@ -12,7 +12,7 @@ use hone_trace::{Node, Origin, Outcome, Trace, TurnRecord, Verdict};
 pub struct Show<'a> {
     pub decode: &'a dyn Fn(&[u32]) -> String,
     pub colour: bool,
-    /// Longer texts are cut in the middle, and the cut is marked. `None` shows everything.
+    /// Maximum length of a text: a longer one is cut in the middle, and the cut is marked. `None` shows everything.
     pub max_chars: Option<usize>,
 }
 

@@ -21,7 +21,7 @@ async fn verify(script: &str, deadline_s: f64) -> Verdict {
 #[track_caller]
 fn assert_unscored(verdict: &Verdict, code: &str) {
     match verdict {
-        Verdict::Unscored { unscored } if unscored.starts_with(code) => {}
+        Verdict::Unscored { unscored, .. } if unscored.starts_with(code) => {}
         other => panic!("expected unscored with {code}, found {other:?}"),
     }
 }

@@ -1,10 +1,11 @@
 //! The judges against a server that answers well, badly, late or not at all.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+mod common;
 
+use std::net::TcpListener;
+
+use common::{Reply, Server, completion};
 use hone_arena::rewards::assertions::Assertions;
 use hone_arena::rewards::endpoint::{AnswerFormat, Endpoint};
 use hone_arena::rewards::judge::Judge;
@@ -13,78 +14,9 @@ use hone_arena::rewards::{Case, Component};
 use hone_trace::{Message, Reward, Verdict};
 use serde_json::{Value, json};
 
-/// The server's treatment of one request.
-#[derive(Clone)]
-enum Reply {
-    Http(u16, String),
-    /// Reads the request and keeps the connection open without a word.
-    Hang,
-    /// Closes the connection.
-    Close,
-}
-
 /// A chat completion with this content.
 fn says(content: &str) -> Reply {
-    let body = json!({"choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}]});
-    Reply::Http(200, body.to_string())
-}
-
-struct Server {
-    url: String,
-    requests: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-impl Server {
-    /// Answers request after request from `script`, then keeps giving the last reply.
-    fn start(script: Vec<Reply>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&requests);
-        std::thread::spawn(move || {
-            let mut script = script.into_iter();
-            let mut last = Reply::Close;
-            let mut held = Vec::new();
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                seen.lock().unwrap().push(read_request(&stream));
-                last = script.next().unwrap_or(last);
-                match &last {
-                    Reply::Http(status, body) => {
-                        let head =
-                            format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close", body.len());
-                        let _ = write!(stream, "{head}\r\n\r\n{body}");
-                    }
-                    Reply::Hang => held.push(stream),
-                    Reply::Close => {}
-                }
-            }
-        });
-        Self { url, requests }
-    }
-
-    fn asked(&self) -> usize {
-        self.requests.lock().unwrap().len()
-    }
-}
-
-fn read_request(stream: &TcpStream) -> (String, Value) {
-    let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-        head.push_str(&line);
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).unwrap();
-    (head, serde_json::from_slice(&body).unwrap())
+    Reply::Http(200, completion(content))
 }
 
 fn endpoint(spec: Value) -> Endpoint {
@@ -103,7 +35,7 @@ async fn judged(url: &str, deadline_s: f64) -> Verdict {
 #[track_caller]
 fn assert_unscored(verdict: &Verdict, code: &str) {
     match verdict {
-        Verdict::Unscored { unscored } if unscored.starts_with(code) => {}
+        Verdict::Unscored { unscored, .. } if unscored.starts_with(code) => {}
         other => panic!("expected unscored with {code}, found {other:?}"),
     }
 }
@@ -278,8 +210,8 @@ async fn assertions_hold_together_or_not_at_all() {
     assert!(
         matches!(&seen[1], Verdict::Scored { value, why, .. } if *value == 0.0 && why.contains("cancelled nothing"))
     );
-    assert!(matches!(&seen[2], Verdict::Unscored { unscored } if unscored.contains("1 verdicts on 2")));
-    assert!(matches!(&seen[3], Verdict::Unscored { unscored } if unscored.starts_with("judge_form")));
+    assert!(matches!(&seen[2], Verdict::Unscored { unscored, .. } if unscored.contains("1 verdicts on 2")));
+    assert!(matches!(&seen[3], Verdict::Unscored { unscored, .. } if unscored.starts_with("judge_form")));
     let asked = server.requests.lock().unwrap()[0].1.clone();
     assert!(asked["messages"][1]["content"].as_str().unwrap().contains("The agent apologised."));
 

@@ -119,6 +119,7 @@ fn an_absurd_value_is_unscored_with_its_reason() {
     for value in [1e308, -1e308, 1.000_001e6, f64::NAN, f64::INFINITY] {
         let reward = hone_trace::Reward::scored("c", value, "why");
         assert_eq!(reward.value(), None, "{value}");
+        assert!(matches!(reward.verdict, Verdict::Unscored { bad_value: true, .. }), "{value}");
         assert!(reward.why().contains("the scorer returned") && reward.why().contains("why"), "{}", reward.why());
     }
     for value in [1e6, -1e6, 0.0] {

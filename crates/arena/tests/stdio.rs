@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hone_arena::rewards::{Case, Component};
 use hone_arena::stdio::{CommandSpec, StdioArena, StdioScorer};
-use hone_trace::{Action, Arena, Boundary, Content, Episode, Fault, Message, Task, ToolCall, Turn, Verdict};
+use hone_trace::{Action, Arena, Boundary, Content, Episode, Fault, FaultKind, Message, Task, ToolCall, Turn, Verdict};
 use serde_json::{Value, json};
 
 fn docs() -> PathBuf {
@@ -199,6 +199,7 @@ async fn a_hang_costs_its_episode_alone_while_the_process_lives() {
     let before = pid(&mut healthy).await;
     let fault = step(&mut stuck, "hang").await.unwrap_err();
     assert!(fault.transient && fault.what.contains("no answer within 0.5 s"), "{fault}");
+    assert_eq!(fault.kind, FaultKind::ProgramLate);
     // Proving that nothing happens takes waiting: longer than the probe that follows a missed deadline, whose own is no
     // longer than that one. The process answers the probe, so it lives on with its other episodes.
     tokio::time::sleep(Duration::from_millis(700)).await;
@@ -297,15 +298,25 @@ async fn a_program_that_cannot_run_says_so() {
     let spec = CommandSpec::new(["/nonexistent/program"]);
     let fault = StdioArena::new(spec).unwrap().open(&task(), 0).await.unwrap_err();
     assert!(!fault.transient && fault.what.contains("/nonexistent/program"), "{fault}");
+    assert_eq!(fault.kind, FaultKind::NotStarted);
 
     let spec = CommandSpec::new(["sh", "-c", "echo no such module >&2; exit 1"]);
     let arena = StdioArena::new(spec.clone()).unwrap();
     for _ in 0..2 {
         let fault = arena.open(&task(), 0).await.unwrap_err();
         assert!(fault.what.contains("no such module"), "{fault}");
+        assert_eq!(fault.kind, FaultKind::Ended);
     }
+    // Printed lines are the likelier mistake.
+    let printing = StdioArena::new(CommandSpec::new(["sh", "-c", "echo hello; exit 1"])).unwrap();
+    assert_eq!(printing.open(&task(), 0).await.unwrap_err().kind, FaultKind::Garbled);
+    let astray = CommandSpec { directory: Some("/nonexistent".into()), ..spec.clone() };
+    let fault = StdioArena::new(astray).unwrap().open(&task(), 0).await.unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Other, "it carries its own advice: {fault}");
     let scorer = StdioScorer::new(spec).unwrap();
-    let Verdict::Unscored { unscored } = scorer.verdict(&Case::default()).await else { panic!("a fault is no score") };
+    let Verdict::Unscored { unscored, .. } = scorer.verdict(&Case::default()).await else {
+        panic!("a fault is no score")
+    };
     assert!(unscored.contains("no such module"), "{unscored}");
 }
 

@@ -106,8 +106,8 @@ async fn play(
 ) -> Result<Vec<Played>, AuditError> {
     let plays = variants.into_iter().map(|(task, variant)| async move {
         let trace = stage.play(&scenes[task].task, &variant.replies).await?;
-        let Variant { label, role, point, replies } = variant;
-        Ok(Played { probe, label, role, point, task, replies, trace })
+        let Variant { label, role, point, mark, replies } = variant;
+        Ok(Played { probe, label, role, point, mark, task, replies, trace })
     });
     let at_once = stage.rollouts.settings.concurrency.max(1);
     let played: Vec<Result<Played, AuditError>> = futures::stream::iter(plays).buffered(at_once).collect().await;

@@ -9,7 +9,7 @@ use hone_train::recipe::Recipe;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::probe::{Role, Sweep};
+use crate::probe::{Mark, Role, Sweep};
 
 /// A component of the rubric, or a product.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -25,7 +25,7 @@ pub struct Component {
 
 impl Component {
     /// The components of a recipe's rubric, products last.
-    pub fn of(rubric: &Rubric, recipe: &Recipe) -> Vec<Self> {
+    pub(crate) fn of(rubric: &Rubric, recipe: &Recipe) -> Vec<Self> {
         let text = |table: &Map<String, Value>, key: &str| Some(table.get(key)?.as_str()?.to_owned());
         let table = |name: &str| {
             let mut tables = recipe.rubric.component.iter();
@@ -57,23 +57,24 @@ impl Component {
 
 /// One played episode.
 #[derive(Debug, Clone)]
-pub struct Played {
-    pub probe: &'static str,
-    pub label: String,
-    pub role: Role,
-    pub point: Option<(Sweep, f64)>,
-    pub task: usize,
-    pub replies: Vec<String>,
-    pub trace: Trace,
+pub(crate) struct Played {
+    pub(crate) probe: &'static str,
+    pub(crate) label: String,
+    pub(crate) role: Role,
+    pub(crate) point: Option<(Sweep, f64)>,
+    pub(crate) mark: Option<Mark>,
+    pub(crate) task: usize,
+    pub(crate) replies: Vec<String>,
+    pub(crate) trace: Trace,
 }
 
 impl Played {
-    pub fn value(&self, component: &str) -> Option<f64> {
+    pub(crate) fn value(&self, component: &str) -> Option<f64> {
         self.trace.reward(component)
     }
 
     /// Verdict of the environment's own test, confidence and wording aside.
-    pub fn solved(&self, success: &str) -> Option<bool> {
+    pub(crate) fn solved(&self, success: &str) -> Option<bool> {
         let fact = |key: &str| self.trace.facts.get(key).and_then(Value::as_bool);
         let finished = self.trace.outcome == Outcome::Finished;
         let by_facts = fact("correct").or_else(|| fact("db_match").map(|right| right && finished));
@@ -87,24 +88,24 @@ impl Played {
 
 /// The same episode, valued twice.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Repeat {
-    pub label: String,
-    pub component: String,
-    pub first: Option<f64>,
-    pub second: Option<f64>,
+pub(crate) struct Repeat {
+    pub(crate) label: String,
+    pub(crate) component: String,
+    pub(crate) first: Option<f64>,
+    pub(crate) second: Option<f64>,
     /// Played again; else scored again from its record.
-    pub played: bool,
+    pub(crate) played: bool,
 }
 
 /// All that was played.
 #[derive(Debug, Default)]
 pub struct Evidence {
-    pub components: Vec<Component>,
+    pub(crate) components: Vec<Component>,
     /// The component whose value of 1 is success.
-    pub success: String,
-    pub tasks: usize,
-    pub played: Vec<Played>,
-    pub repeats: Vec<Repeat>,
+    pub(crate) success: String,
+    pub(crate) tasks: usize,
+    pub(crate) played: Vec<Played>,
+    pub(crate) repeats: Vec<Repeat>,
     /// Indices of each task's solutions in `played`.
     solutions: OnceLock<HashMap<usize, Vec<usize>>>,
 }
@@ -124,33 +125,40 @@ pub struct Line {
     /// Its place on a curve: what is varied, and how much of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub point: Option<(Sweep, f64)>,
+    #[serde(skip)]
+    pub(crate) mark: Option<Mark>,
 }
 
 impl Line {
-    pub fn total(&self) -> Option<f64> {
+    pub(crate) fn total(&self) -> Option<f64> {
         self.means.get(TOTAL).copied()
     }
 }
 
 impl Evidence {
     /// Components that move the policy, and the total.
-    pub fn paid(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn paid(&self) -> impl Iterator<Item = &str> {
         let paid = self.components.iter().filter(|component| component.paid).map(|component| component.name.as_str());
         paid.chain([TOTAL])
     }
 
     /// Episodes that tell something about the rewards.
-    pub fn episodes(&self) -> impl Iterator<Item = &Played> {
+    pub(crate) fn episodes(&self) -> impl Iterator<Item = &Played> {
         self.played.iter().filter(|played| !played.is_fault())
     }
 
+    /// Episodes of one mark.
+    pub(crate) fn marked(&self, mark: Mark) -> impl Iterator<Item = &Played> {
+        self.episodes().filter(move |played| played.mark == Some(mark))
+    }
+
     /// Evidence of nothing yet.
-    pub fn new(components: Vec<Component>, success: &str, tasks: usize) -> Self {
+    pub(crate) fn new(components: Vec<Component>, success: &str, tasks: usize) -> Self {
         Self { components, success: success.to_owned(), tasks, ..Self::default() }
     }
 
     /// The most that the solution of a task earned of a component. Asked only when everything is played.
-    pub fn oracle(&self, task: usize, component: &str) -> Option<f64> {
+    pub(crate) fn oracle(&self, task: usize, component: &str) -> Option<f64> {
         let solutions = self.solutions.get_or_init(|| {
             let mut solutions: HashMap<usize, Vec<usize>> = HashMap::new();
             for (at, played) in self.played.iter().enumerate() {
@@ -170,19 +178,19 @@ impl Evidence {
     }
 
     /// Mean over tasks of what an empty reply earns: the zero of the scale on which junk is measured.
-    pub fn nothing(&self) -> Option<f64> {
-        let empty = self.episodes().filter(|played| played.probe == "empty" && played.label == "an empty reply");
+    pub(crate) fn nothing(&self) -> Option<f64> {
+        let empty = self.marked(Mark::EmptyReply);
         mean(empty.filter_map(|played| played.value(TOTAL)))
     }
 
     /// A total between what nothing earns (0) and what the solution earns (1).
-    pub fn share(&self, total: f64) -> Option<f64> {
+    pub(crate) fn share(&self, total: f64) -> Option<f64> {
         let (nothing, oracle) = (self.nothing()?, self.oracle_mean(TOTAL)?);
         (oracle > nothing).then(|| (total - nothing) / (oracle - nothing))
     }
 
     /// Every variant over its tasks, in the order of play.
-    pub fn lines(&self) -> Vec<Line> {
+    pub(crate) fn lines(&self) -> Vec<Line> {
         let mut at: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         let mut groups: Vec<Vec<&Played>> = Vec::new();
         for played in self.episodes() {
@@ -209,6 +217,7 @@ impl Evidence {
             means: means.collect(),
             solved: mean(solved),
             point: group[0].point,
+            mark: group[0].mark,
         }
     }
 
@@ -220,7 +229,7 @@ impl Evidence {
     }
 
     /// Mean value of a component along a sweep. `keep` chooses episodes.
-    pub fn curve(&self, sweep: Sweep, component: &str, keep: impl Fn(&Played) -> bool) -> Vec<(f64, f64)> {
+    pub(crate) fn curve(&self, sweep: Sweep, component: &str, keep: impl Fn(&Played) -> bool) -> Vec<(f64, f64)> {
         let mut points: Vec<(f64, f64, f64)> = Vec::new();
         for played in self.episodes().filter(|played| keep(played)) {
             let Some((_, place)) = played.point.filter(|(other, _)| *other == sweep) else { continue };
@@ -236,7 +245,7 @@ impl Evidence {
 }
 
 /// The mean of what there is; `None` of nothing.
-pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0.0);
     for value in values {
         (sum, count) = (sum + value, count + 1.0);

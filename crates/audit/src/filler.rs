@@ -18,7 +18,7 @@ const SENTENCES: [&str; 13] = [
 ];
 
 /// `words` words of filler. Later rounds start elsewhere, so that the text does not simply repeat.
-pub fn filler(words: usize) -> String {
+pub(crate) fn filler(words: usize) -> String {
     // The number of sentences is prime, so that every stride visits them all.
     let stride = |round: usize| 1 + (5 * round + 2) % (SENTENCES.len() - 1);
     let order =

@@ -24,18 +24,18 @@ pub enum Source {
 
 /// Groups of honest episodes.
 #[derive(Debug)]
-pub struct Honest {
-    pub source: Source,
+pub(crate) struct Honest {
+    pub(crate) source: Source,
     /// Player, in words.
-    pub who: String,
+    pub(crate) who: String,
     /// By task, as the audit numbers them.
-    pub groups: Vec<(usize, Vec<Trace>)>,
+    pub(crate) groups: Vec<(usize, Vec<Trace>)>,
     /// Mean total; of baselines, the best one's.
-    pub total: Option<f64>,
+    pub(crate) total: Option<f64>,
     /// Share of episodes with full success; of baselines, the best one's.
-    pub success: Option<f64>,
-    /// Players tried before, and why they do not serve.
-    pub note: Option<String>,
+    pub(crate) success: Option<f64>,
+    /// Players tried first, and why they were unsuitable.
+    pub(crate) note: Option<String>,
 }
 
 impl Honest {
@@ -49,7 +49,7 @@ impl Honest {
 }
 
 /// Samples the policy.
-pub async fn policy(
+pub(crate) async fn policy(
     rollouts: &Rollouts,
     sampler: Arc<dyn Sampler>,
     tasks: &[&Task],
@@ -64,7 +64,7 @@ pub async fn policy(
 }
 
 /// The episodes of a recorded run, scored by this rubric.
-pub async fn recorded(rubric: &Rubric, tasks: &[&Task], traces: Vec<Trace>, success: &str) -> Honest {
+pub(crate) async fn recorded(rubric: &Rubric, tasks: &[&Task], traces: Vec<Trace>, success: &str) -> Honest {
     let mut groups: BTreeMap<usize, Vec<Trace>> = BTreeMap::new();
     for mut trace in traces {
         let Some(task) = tasks.iter().position(|task| task.key == trace.task) else { continue };
@@ -82,7 +82,7 @@ pub async fn recorded(rubric: &Rubric, tasks: &[&Task], traces: Vec<Trace>, succ
 }
 
 /// Plays the scripted baselines, where no policy can be asked.
-pub async fn baselines(
+pub(crate) async fn baselines(
     rollouts: &Rollouts,
     own: &BTreeMap<String, Vec<Arc<dyn Baseline>>>,
     tasks: &[&Task],

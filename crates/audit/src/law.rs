@@ -36,7 +36,7 @@ pub enum Checked {
 }
 
 impl Checked {
-    pub fn of(breaches: Vec<Breach>) -> Self {
+    pub(crate) fn of(breaches: Vec<Breach>) -> Self {
         if breaches.is_empty() { Self::Holds } else { Self::Broken(breaches) }
     }
 }
@@ -55,12 +55,12 @@ pub struct Breach {
 }
 
 impl Breach {
-    pub fn new(severity: Severity, component: &str, says: impl Into<String>) -> Self {
+    pub(crate) fn new(severity: Severity, component: &str, says: impl Into<String>) -> Self {
         Self { severity, component: component.to_owned(), says: says.into(), lines: Vec::new() }
     }
 
     #[must_use]
-    pub fn line(mut self, line: impl Into<String>) -> Self {
+    pub(crate) fn line(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
         self
     }

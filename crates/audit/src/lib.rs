@@ -2,22 +2,22 @@
 //!
 //! A [`Probe`] is a policy without a model; its text goes through the recipe's own parser, environment and rubric
 //! ([`Stage`]). What all of them earn is the [`Evidence`], over which each [`Law`] is checked. The same episodes among
-//! honest ones, credited as the recipe credits, say what would be *reinforced* ([`relative`]). docs/audit.md is written
+//! honest ones, credited as the recipe credits, say what would be *reinforced*. docs/audit.md is written
 //! from [`PROBES`] and [`LAWS`].
 
 mod audit;
-pub mod evidence;
+mod evidence;
 mod filler;
-pub mod honest;
+mod honest;
 mod law;
-pub mod laws;
+mod laws;
 mod page;
 mod parity;
 mod probe;
-pub mod probes;
-pub mod relative;
+mod probes;
+mod relative;
 mod report;
-pub mod scene;
+mod scene;
 mod search;
 mod stage;
 mod subject;
@@ -34,17 +34,16 @@ use hone_trace::rundir::RunDirError;
 use hone_train::credit::BadCredit;
 
 pub use audit::{Options, audit};
-pub use evidence::{Component, Evidence, Line, Played};
-pub use filler::filler;
+pub use evidence::{Component, Evidence, Line};
+pub use honest::Source;
 pub use law::{Breach, Checked, Law, LawText, Severity};
 pub use laws::LAWS;
 pub use page::page;
 pub use parity::Parity;
 pub use probe::{About, Probe, Role, Sweep, Variant};
 pub use probes::PROBES;
-pub use report::{Audit, Finding, Worst};
-pub use scene::{Answer, Fill, Scene};
-pub use search::SEARCH;
+pub use report::{Audit, ComponentView, Finding, HonestView, Row, SkippedLaw, Worst};
+pub use scene::Scene;
 pub use stage::Stage;
 pub use subject::Subject;
 pub use texts::write_texts;
@@ -54,7 +53,7 @@ pub use texts::write_texts;
 pub enum AuditError {
     #[error("{0} does not show how its model writes a tool call; give it a chat template with tools")]
     NoCallFormat(PathBuf),
-    #[error("{0} names no token that ends a turn: set eos_token_id in its generation_config.json")]
+    #[error("{0} names no token that ends a turn; set eos_token_id in its generation_config.json")]
     NoEndOfTurn(PathBuf),
     #[error("the recipe's environments have no training tasks; raise env.tasks")]
     NoTasks,

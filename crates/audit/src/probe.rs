@@ -30,18 +30,26 @@ pub struct Variant {
     pub label: String,
     pub role: Role,
     /// The sweep it is a point of, and its place there.
-    pub point: Option<(Sweep, f64)>,
+    pub(crate) point: Option<(Sweep, f64)>,
+    /// Set where a law asks for this episode; its label is for people.
+    pub(crate) mark: Option<Mark>,
     pub replies: Vec<String>,
 }
 
 impl Variant {
-    pub fn new(label: impl Into<String>, role: Role, replies: Vec<String>) -> Self {
-        Self { label: label.into(), role, point: None, replies }
+    pub(crate) fn new(label: impl Into<String>, role: Role, replies: Vec<String>) -> Self {
+        Self { label: label.into(), role, point: None, mark: None, replies }
     }
 
     #[must_use]
-    pub fn at(mut self, sweep: Sweep, place: f64) -> Self {
+    pub(crate) fn at(mut self, sweep: Sweep, place: f64) -> Self {
         self.point = Some((sweep, place));
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn marked(mut self, mark: Mark) -> Self {
+        self.mark = Some(mark);
         self
     }
 }
@@ -52,17 +60,32 @@ impl Variant {
 pub enum Role {
     /// The task's own solution.
     Oracle,
-    /// The solution in another dress: longer, with citations repeated.
+    /// The solution in another form: longer, with citations repeated.
     Dressed,
     /// The solution with one thing wrong in it.
     Defect,
-    /// The solution, cut off or mis-written.
+    /// The solution, cut off or malformed.
     Broken,
-    /// Nothing of worth: it reads nothing and solves nothing.
+    /// Worthless: reads nothing and solves nothing.
     Junk,
 }
 
-/// A line of episodes that differ in one thing.
+/// Episodes that laws compare with others, one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Nothing is said: the zero of the scale on which junk is measured.
+    EmptyReply,
+    /// Everything shown is cited, with confidence 0, under filler of the solution's length.
+    EverythingCited,
+    /// The same text and confidence with nothing cited.
+    NothingCited,
+    /// The solution with a fault of form that can be repaired.
+    Repairable,
+    /// The solution with one thing wrong in it, as the `defect` probe makes it.
+    OneWrong,
+}
+
+/// Episodes that differ in one thing only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sweep {

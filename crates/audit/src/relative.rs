@@ -16,17 +16,17 @@ use crate::honest::{Honest, as_groups};
 /// A variant among honest episodes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Standing {
-    pub probe: &'static str,
-    pub label: String,
+    pub(crate) probe: &'static str,
+    pub(crate) label: String,
     /// Mean advantage over the groups that give one.
-    pub advantage: f64,
+    pub(crate) advantage: f64,
     /// Share of groups in which it is above 0.
-    pub positive: f64,
-    pub groups: usize,
+    pub(crate) positive: f64,
+    pub(crate) groups: usize,
 }
 
 /// The recipe's estimator over its rubric.
-pub fn credit(recipe: &Recipe, rubric: &Rubric) -> Result<Box<dyn Credit>, BadCredit> {
+pub(crate) fn credit(recipe: &Recipe, rubric: &Rubric) -> Result<Box<dyn Credit>, BadCredit> {
     let components: Vec<(&str, f64)> = rubric.weights().collect();
     let weights = if recipe.credit.estimator()?.by_component {
         Weights::new(components.iter().filter(|(_, weight)| *weight > 0.0).map(|(name, weight)| (*name, *weight)))
@@ -80,7 +80,7 @@ fn value(advantage: &Advantage) -> Option<f64> {
 
 /// Each component's share of the variance of the honest episodes' advantages. `None` where no group tells its episodes
 /// apart.
-pub fn advantage_shares(
+pub(crate) fn advantage_shares(
     credit: &dyn Credit,
     recipe: &Recipe,
     rubric: &Rubric,

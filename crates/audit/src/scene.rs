@@ -1,4 +1,4 @@
-//! A scene: one task as probes see it, with the solution taken apart into places that can be filled with something else.
+//! Scene: one task with its solution split into replaceable parts.
 
 use std::sync::Arc;
 
@@ -11,55 +11,55 @@ use serde_json::{Map, Value};
 #[derive(Debug)]
 pub struct Scene {
     pub task: Task,
-    pub tools: ToolSet,
+    pub(crate) tools: ToolSet,
     /// All that the agent reads before its first reply, without the system prompt.
-    pub prompt: String,
+    pub(crate) prompt: String,
     /// The moves of a perfect episode; `None` where the task names none.
-    pub moves: Option<Vec<Move>>,
-    /// The last move of the solution, and its places.
-    pub answer: Option<Answer>,
+    pub(crate) moves: Option<Vec<Move>>,
+    /// Last move of the solution, and its replaceable parts.
+    pub(crate) answer: Option<Answer>,
     /// Ids that could be cited: what the environment showed.
-    pub shown: Vec<String>,
+    pub(crate) shown: Vec<String>,
     /// Ids a perfect answer cites.
-    pub gold: Vec<String>,
+    pub(crate) gold: Vec<String>,
     pub(crate) format: Format,
     pub(crate) toolbox: Arc<Toolbox>,
 }
 
 /// The move that carries the answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Moves of a perfect episode before the answer.
-    pub before: Vec<Move>,
+    pub(crate) before: Vec<Move>,
     /// `None`: the answer is said, not called.
-    pub call: Option<ToolCall>,
+    pub(crate) call: Option<ToolCall>,
     /// Content of the answer.
-    pub text: String,
+    pub(crate) text: String,
     /// Names of the arguments that hold its text, its citations and its confidence.
-    pub slots: Slots,
+    pub(crate) slots: Slots,
 }
 
 /// Arguments of the answering call by what they hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Slots {
-    pub text: Option<String>,
-    pub list: Option<String>,
-    pub confidence: Option<String>,
-    pub flag: Option<String>,
+pub(crate) struct Slots {
+    pub(crate) text: Option<String>,
+    pub(crate) list: Option<String>,
+    pub(crate) confidence: Option<String>,
+    pub(crate) flag: Option<String>,
 }
 
 /// An answer to give in place of the right one. Fields that are `None` stay as in the solution.
 #[derive(Debug, Clone, Default)]
-pub struct Fill<'a> {
-    pub text: Option<&'a str>,
-    pub citations: Option<Vec<String>>,
-    pub confidence: Option<f64>,
-    pub flag: Option<bool>,
+pub(crate) struct Fill<'a> {
+    pub(crate) text: Option<&'a str>,
+    pub(crate) citations: Option<Vec<String>>,
+    pub(crate) confidence: Option<f64>,
+    pub(crate) flag: Option<bool>,
 }
 
 impl Answer {
     /// Takes the solution apart. `by_call`: the last call ends the episode, and what follows it is never said.
-    pub fn of(moves: &[Move], tools: &ToolSet, by_call: bool) -> Option<Self> {
+    pub(crate) fn of(moves: &[Move], tools: &ToolSet, by_call: bool) -> Option<Self> {
         let last = moves.iter().rposition(|step| matches!(step, Move::Call(_)) == by_call)?;
         let before = moves[..last].to_vec();
         match &moves[last] {
@@ -74,7 +74,7 @@ impl Answer {
     }
 
     /// The call with other contents; `None` where the answer is said.
-    pub fn filled(&self, fill: &Fill<'_>) -> Option<ToolCall> {
+    pub(crate) fn filled(&self, fill: &Fill<'_>) -> Option<ToolCall> {
         let mut call = self.call.clone()?;
         let mut put = |slot: &Option<String>, value: Option<Value>| {
             if let (Some(slot), Some(value)) = (slot, value) {
@@ -116,12 +116,12 @@ impl Slots {
 
 impl Scene {
     /// A call as the policy would write it; `None` where the format cannot say it.
-    pub fn write(&self, call: &ToolCall) -> Option<String> {
+    pub(crate) fn write(&self, call: &ToolCall) -> Option<String> {
         self.format.render_calls(std::slice::from_ref(call), &self.toolbox).ok()
     }
 
     /// Moves as replies; `None` where one cannot be written.
-    pub fn script(&self, moves: &[Move]) -> Option<Vec<String>> {
+    pub(crate) fn script(&self, moves: &[Move]) -> Option<Vec<String>> {
         moves
             .iter()
             .map(|step| match step {
@@ -150,7 +150,7 @@ impl Scene {
 
     /// An answer without the work. If the answer is a call, the look-ups before it are kept: a citation of something
     /// that was never shown is too easy to refuse.
-    pub fn junk(&self, fill: &Fill<'_>) -> Vec<String> {
+    pub(crate) fn junk(&self, fill: &Fill<'_>) -> Vec<String> {
         let called = self.answer.as_ref().is_some_and(|answer| answer.call.is_some());
         let cites = fill.citations.as_ref().is_some_and(|ids| !ids.is_empty());
         match (called, cites) {

@@ -1,7 +1,7 @@
 //! The seeded search: mutations guided by reward, for cheap answers that earn much.
 //!
 //! The search is for one policy for all tasks. It may quote the prompt by place (its beginning, its end) and cite by
-//! place, but never the solution, so that what it finds is a shortcut and not the work.
+//! place, but never the solution, so that what it finds is a shortcut, not work.
 
 use hone_trace::{Rng, Seed};
 
@@ -10,7 +10,7 @@ use crate::probe::{About, Role, Variant};
 use crate::scene::{Fill, Scene};
 
 /// The search among the probes.
-pub const SEARCH: About = About {
+pub(crate) const SEARCH: About = About {
     name: "search",
     what: "The best that a seeded search finds: mutations of a text, a way to cite, a confidence and a flag, the same for \
            every task, kept where the mean total rises.",
@@ -162,7 +162,7 @@ fn piece(rng: &mut Rng) -> Piece {
     }
 }
 
-/// The hunt: hands out genomes to try, and keeps the best few of those whose score it is told.
+/// Evolutionary search: proposes genomes and keeps the best.
 #[derive(Debug)]
 pub(crate) struct Hunt {
     rng: Rng,

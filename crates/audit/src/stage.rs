@@ -1,7 +1,7 @@
 //! The stage: a recipe's arena, parser and rubric, with scripted replies where a policy would sample.
 //!
-//! A probe's text is encoded, sampled, parsed, played and scored by the driver that training uses. Nothing is scored by a
-//! side door.
+//! A probe's text is encoded, sampled, parsed, played and scored by the driver that training uses; no shortcut bypasses
+//! it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Stage {
     }
 }
 
-/// Says its replies in order, then the last word for ever.
+/// Says its replies in order, then repeats the last one.
 #[derive(Debug)]
 struct Script {
     replies: Vec<Vec<u32>>,

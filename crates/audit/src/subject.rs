@@ -25,12 +25,12 @@ pub struct Subject {
     /// Training tasks to take from.
     pub tasks: Vec<Task>,
     /// Default rubric of each environment, where a recipe has none.
-    pub environments: BTreeMap<String, Rubric>,
-    pub baselines: BTreeMap<String, Vec<Arc<dyn Baseline>>>,
+    pub(crate) environments: BTreeMap<String, Rubric>,
+    pub(crate) baselines: BTreeMap<String, Vec<Arc<dyn Baseline>>>,
     /// The policy, where one can be asked.
     pub sampler: Option<Arc<dyn Sampler>>,
     /// Episodes of a run to compare with instead.
-    pub recorded: Option<Vec<Trace>>,
+    pub(crate) recorded: Option<Vec<Trace>>,
 }
 
 impl std::fmt::Debug for Subject {

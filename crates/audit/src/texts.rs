@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use hone_arena::solution::{Move, solution};
-use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
-use hone_chat::{CHATML, RenderError, to_template};
-use hone_trace::{Arena, Message, Seed, Task, ToolSpec};
-use serde_json::Value;
+use hone_chat::template::ChatTemplate;
+use hone_chat::{CHATML, RenderError};
+use hone_trace::{Arena, Message, Seed, Task};
 
 use crate::AuditError;
 use crate::filler::filler;
@@ -45,14 +44,5 @@ async fn opening(arena: &dyn Arena, task: &Task, template: &ChatTemplate) -> Res
         Move::Call(call) => Message::calls(vec![call]),
         Move::Say(text) => Message::assistant(&text),
     }));
-    let tools: Vec<Value> = episode.tools.iter().map(ToolSpec::to_openai).collect();
-    let input = TemplateInput {
-        messages: &said.iter().map(to_template).collect::<Vec<_>>(),
-        tools: Some(&tools),
-        documents: None,
-        add_generation_prompt: false,
-        variables: &serde_json::Map::new(),
-        clock: Clock::host(),
-    };
-    Ok(template.render(&input).map_err(RenderError::from)?)
+    Ok(template.transcript(&said, &episode.tools).map_err(RenderError::from)?)
 }

@@ -13,7 +13,7 @@ pub mod render;
 pub mod template;
 mod tokenizer;
 pub mod tools;
-pub mod vars;
+mod vars;
 
 pub use call_format::call_format;
 pub use examples::{Examples, ExamplesError, examples};

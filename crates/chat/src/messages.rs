@@ -1,7 +1,9 @@
 //! Typed messages in the form chat templates read: OpenAI's, with calls wrapped and arguments as an object.
 
-use hone_trace::{Message, ToolCall};
+use hone_trace::{Message, ToolCall, ToolSet, ToolSpec};
 use serde_json::{Map, Value as Json, json};
+
+use crate::template::{ChatTemplate, Clock, TemplateError, TemplateInput};
 
 /// Form in which a template takes the arguments of earlier calls. Most take an object and serialise it themselves; some
 /// concatenate a string.
@@ -14,6 +16,23 @@ pub(crate) enum Arguments {
 /// A message as a template sees it.
 pub fn to_template(message: &Message) -> Json {
     with_arguments(message, Arguments::Object)
+}
+
+impl ChatTemplate {
+    /// Transcript of a finished conversation with its tools, without a generation prompt: text to train a tokenizer on. A
+    /// template that writes the date takes it from the host.
+    pub fn transcript(&self, messages: &[Message], tools: &ToolSet) -> Result<String, TemplateError> {
+        let messages: Vec<Json> = messages.iter().map(to_template).collect();
+        let tools: Vec<Json> = tools.iter().map(ToolSpec::to_openai).collect();
+        self.render(&TemplateInput {
+            messages: &messages,
+            tools: Some(&tools),
+            documents: None,
+            add_generation_prompt: false,
+            variables: &Map::new(),
+            clock: Clock::host(),
+        })
+    }
 }
 
 pub(crate) fn with_arguments(message: &Message, arguments: Arguments) -> Json {

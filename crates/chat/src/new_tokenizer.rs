@@ -35,7 +35,9 @@ pub struct TokenizerFiles {
 /// Reason why no tokenizer could be trained.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TrainTokenizerError {
-    #[error("a byte-level vocabulary needs at least {least} entries (256 bytes and the special tokens), found {asked}")]
+    #[error(
+        "a byte-level vocabulary needs at least {least} entries (256 bytes and the special tokens), found {asked}; raise the vocabulary"
+    )]
     TooSmall { asked: usize, least: usize },
     #[error("the tokenizer could not be trained: {0}")]
     Failed(String),

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use crate::template::{BadDate, Clock};
 
 /// The variable that says what day it is.
-pub const CURRENT_DATE: &str = "CURRENT_DATE";
+pub(crate) const CURRENT_DATE: &str = "CURRENT_DATE";
 
 /// Words for the variables environments commonly set; others use their own name.
 const KNOWN: [(&str, &str); 4] = [
@@ -16,13 +16,13 @@ const KNOWN: [(&str, &str); 4] = [
 ];
 
 /// The moment a task's variables name, their `CURRENT_DATE`. `None` if they name none; never the host's clock.
-pub fn clock(variables: &IndexMap<String, String>) -> Result<Option<Clock>, BadDate> {
+pub(crate) fn clock(variables: &IndexMap<String, String>) -> Result<Option<Clock>, BadDate> {
     variables.get(CURRENT_DATE).map(|date| Clock::parse(date)).transpose()
 }
 
 /// The system prompt with the task's variables: `{{NAME}}` is replaced wherever it occurs, and the remaining variables
 /// are listed at the end, so that none is lost.
-pub fn with_variables(system: &str, variables: &IndexMap<String, String>) -> String {
+pub(crate) fn with_variables(system: &str, variables: &IndexMap<String, String>) -> String {
     let mut prompt = system.to_owned();
     let mut lines = Vec::new();
     for (name, value) in variables {

@@ -8,7 +8,7 @@ use crate::error::{Result, ensure};
 use crate::gpu::{Arg, Gpu, Launch};
 use crate::moments::{BLOCK, MomentsMut};
 
-/// Parameters that share one flag of decay: the kernel's own constant.
+/// Number of parameters that share one decay flag: the kernel's own constant.
 pub const DECAY: usize = 16;
 
 /// Settings of one step.
@@ -19,7 +19,7 @@ pub struct AdamW {
     pub beta2: f32,
     pub eps: f32,
     pub decay: f32,
-    /// Number of this step, from 1.
+    /// Step number, from 1.
     pub step: i32,
 }
 
@@ -50,18 +50,18 @@ pub struct Factors {
     pub rate: f32,
     /// 1 over the root of the second moment's bias correction.
     pub root: f32,
-    /// Factor on the gradient.
+    /// Gradient scale.
     pub scale: f32,
-    /// Number of the step: 8-bit moments are rounded by draws that depend on it.
+    /// Step number: it seeds the stochastic rounding of 8-bit moments.
     pub step: i32,
 }
 
 /// Flat parameters.
 #[derive(Debug)]
 pub struct Parameters<'a, T> {
-    /// The form that the kernels read.
+    /// Weights in the form that the kernels read.
     pub weight: ViewMut<'a, T>,
-    /// Bits of f32 that a bf16 weight lacks; absent where the weights are f32.
+    /// Low bits of f32 that a bf16 weight lacks; absent if the weights are f32.
     pub low: Option<ViewMut<'a, i16>>,
 }
 
@@ -69,7 +69,7 @@ pub struct Parameters<'a, T> {
 #[derive(Clone, Copy, Debug)]
 pub struct Gradient<'a> {
     pub values: View<'a, f32>,
-    /// Flags, one for [`DECAY`] parameters: zero where they do not decay. Absent: all decay.
+    /// Decay flags, one per [`DECAY`] parameters, zero for no decay. Absent: all decay.
     pub decays: Option<View<'a, u8>>,
     /// Norm whose clipping factor scales the gradient.
     pub norm: Option<&'a Norm>,
@@ -96,12 +96,12 @@ impl Norm {
         Ok(Self(norm))
     }
 
-    /// Factor that clips, on the device.
+    /// Clipping factor on the device.
     pub(crate) fn factor(&self) -> View<'_, f32> {
         self.0.view().slice(1..2)
     }
 
-    /// The norm, once the device has got there.
+    /// The norm. Waits for the device.
     pub fn read(&self) -> Result<f32> {
         Ok(self.0.read()?[0])
     }
@@ -146,7 +146,7 @@ pub fn step<T: Float>(
     unsafe { gpu.launch(Launch { module: "adamw", kernel: &kernel, grid, block: 256, shared: 0 }, &args) }
 }
 
-/// f32 parameters into the form that [`step`] has them in.
+/// Splits f32 parameters into the form that [`step`] takes.
 pub fn split<T: Float>(gpu: &Gpu, from: View<'_, f32>, to: &mut Parameters<'_, T>) -> Result<()> {
     let low = to.low.as_ref().map_or(from.len, |low| low.len);
     let whole = T::SUFFIX == <f32 as Float>::SUFFIX;
@@ -161,7 +161,7 @@ pub fn split<T: Float>(gpu: &Gpu, from: View<'_, f32>, to: &mut Parameters<'_, T
     unsafe { gpu.launch(launch, &args) }
 }
 
-/// f32 parameters of what [`split`] made, on the host.
+/// Joins what [`split`] made into f32 parameters, on the host.
 pub fn joined<T: Float>(weight: &[T], low: Option<&[i16]>) -> Vec<f32> {
     let Some(low) = low else { return bytemuck::cast_slice(weight).to_vec() };
     let upper: &[u16] = bytemuck::cast_slice(weight);
@@ -169,7 +169,7 @@ pub fn joined<T: Float>(weight: &[T], low: Option<&[i16]>) -> Vec<f32> {
     upper.iter().zip(low).map(join).map(f32::from_bits).collect()
 }
 
-/// `copy = round(master)`, for weights that are not trained.
+/// Rounds weights that are not trained: `copy = round(master)`.
 pub fn round_copy<T: Float>(gpu: &Gpu, master: View<'_, f32>, copy: &mut ViewMut<'_, T>) -> Result<()> {
     ensure(master.len == copy.len, "round_copy", || format!("{} into {}", master.len, copy.len))?;
     let grid = (blocks(gpu, master.len) as u32, 1);
@@ -179,8 +179,8 @@ pub fn round_copy<T: Float>(gpu: &Gpu, master: View<'_, f32>, copy: &mut ViewMut
     unsafe { gpu.launch(launch, &[master.into(), (&*copy).into(), (master.len as i64).into()]) }
 }
 
-/// Blocks of a grid over `len` elements: enough to fill the GPU, never more than there is work for. It depends only on
-/// the GPU and the length, so that sums have one order.
+/// Number of blocks of a grid over `len` elements: enough to fill the GPU, never more than there is work for. It depends only
+/// on the GPU and the length, so that sums have one order.
 fn blocks(gpu: &Gpu, len: usize) -> usize {
     len.div_ceil(1024).clamp(1, gpu.processors() as usize * 16)
 }

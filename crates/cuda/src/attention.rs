@@ -12,7 +12,7 @@ use crate::rope::Heads;
 
 mod hopper;
 
-/// Tile sizes of one build of the kernels: rows per block, keys or queries per step. `compile.rs` defines the same.
+/// Tile sizes of one build of the kernels: rows per block, keys or queries per step. They must match those in `compile.rs`.
 #[derive(Clone, Copy, Debug)]
 struct Tuning {
     module: &'static str,
@@ -24,8 +24,8 @@ struct Tuning {
 const HOPPER: Tuning = Tuning { module: "attention_hopper", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
 const PORTABLE: Tuning = Tuning { module: "attention", forward: (128, 64), ..HOPPER };
 
-/// Run of tokens that follow one another, and the runs before it that it also sees. A packed sequence is a node without
-/// ancestors; a branch of a forest names the nodes on its way to the root.
+/// Run of consecutive tokens, and the earlier runs that it also sees. A packed sequence is a node without ancestors; a branch
+/// of a forest names the nodes on its way to the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub tokens: Range<usize>,
@@ -69,12 +69,12 @@ impl Plan {
         Self::forest(gpu, &packed(lengths))
     }
 
-    /// Nodes that cover the tokens in order, without gaps.
+    /// Forest of nodes that cover the tokens in order, without gaps.
     pub fn forest(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
         Self::tuned(gpu, nodes, if gpu.hopper() { HOPPER } else { PORTABLE })
     }
 
-    /// The same for kernels without Hopper's instructions, as run on other GPUs.
+    /// Like [`Plan::forest`], for the kernels without Hopper's instructions, as run on other GPUs.
     pub fn portable(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
         Self::tuned(gpu, nodes, PORTABLE)
     }
@@ -105,7 +105,7 @@ impl Plan {
         T::SUFFIX == "bf16" && self.tuning.module != PORTABLE.module
     }
 
-    /// Kernels for a storage type; those for f32 take tiles of any size.
+    /// Kernel module for a storage type; the f32 kernels take tiles of any size.
     fn module<T: Float>(&self) -> &'static str {
         if T::SUFFIX == "f32" { "attention_f32" } else { self.tuning.module }
     }
@@ -116,7 +116,7 @@ fn query_ranges(nodes: &[Node]) -> Vec<Vec<Range<usize>>> {
     nodes.iter().map(|n| n.ancestors.iter().cloned().chain([n.tokens.clone()]).collect()).collect()
 }
 
-/// Runs of queries that see the keys of each node: itself and its descendants, neighbours joined.
+/// Runs of queries that see the keys of each node: itself and its descendants, adjacent ones joined.
 fn key_ranges(nodes: &[Node]) -> Vec<Vec<Range<usize>>> {
     nodes
         .iter()
@@ -146,7 +146,7 @@ fn key_work(block: &Range<usize>, runs: &[Range<usize>]) -> usize {
 }
 
 impl Tiles {
-    /// Blocks of `rows` rows of each node, the longest work first, so that the last to run are short.
+    /// Blocks of `rows` rows of each node, the longest work first so that the last to run are short.
     fn new(
         gpu: &Gpu,
         nodes: &[Node],
@@ -180,7 +180,7 @@ pub struct Rows<'a, T> {
     pub stride: usize,
 }
 
-/// Rows of heads that are written.
+/// Mutable rows of heads, `stride` elements from token to token.
 #[derive(Debug)]
 pub struct RowsMut<'a, T> {
     pub view: ViewMut<'a, T>,
@@ -195,7 +195,7 @@ pub struct Qkv<'a, T> {
     pub v: Rows<'a, T>,
 }
 
-/// Attention output `o` ([tokens, q_heads * head_dim]) and `lse` ([q_heads, tokens]).
+/// Forward pass: attention output `o` ([tokens, q_heads * head_dim]) and `lse` ([q_heads, tokens]).
 pub fn forward<T: Float>(
     gpu: &Gpu,
     heads: Heads,
@@ -226,7 +226,7 @@ pub fn forward<T: Float>(
     unsafe { gpu.launch(launch, &args) }
 }
 
-/// Inputs of the backward from the forward, and the gradient it starts from; all [tokens, q_heads * head_dim] but
+/// Inputs of the backward pass from the forward pass, and the gradient of its output; all [tokens, q_heads * head_dim] but
 /// `lse`.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a, T> {
@@ -243,7 +243,7 @@ pub struct DQkv<'a, T> {
     pub dv: RowsMut<'a, T>,
 }
 
-/// Gradients of queries, keys and values, overwritten.
+/// Backward pass: gradients of queries, keys and values, overwritten.
 pub fn backward<T: Float>(
     gpu: &Gpu,
     heads: Heads,
@@ -253,46 +253,13 @@ pub fn backward<T: Float>(
     out: &mut DQkv<'_, T>,
 ) -> Result<()> {
     check(heads, plan, qkv)?;
-    let width = heads.q * heads.dim;
-    let fits =
-        saved.o.len == plan.tokens * width && saved.d_o.len == saved.o.len && saved.lse.len == plan.tokens * heads.q;
-    let covers =
-        |r: &RowsMut<'_, T>, heads_here: usize| covers(plan.tokens, r.view.len, r.stride, heads_here * heads.dim);
-    ensure(
-        fits && covers(&out.dq, heads.q) && covers(&out.dk, heads.kv) && covers(&out.dv, heads.kv),
-        "attention backward",
-        || {
-            format!(
-                "o {}, do {}, dq {}, dk {}, dv {}",
-                saved.o.len, saved.d_o.len, out.dq.view.len, out.dk.view.len, out.dv.view.len
-            )
-        },
-    )?;
-    let mut delta = Buffer::<f32>::uninit(gpu, plan.tokens * heads.q)?;
-    let kernel = format!("attention_backward_delta_{}", heads.dim);
-    // A warp per token and head in f32; in bf16 a lane per eight columns of a head, for four tokens.
-    let warps = match T::SUFFIX {
-        "f32" => plan.tokens * heads.q,
-        _ => (plan.tokens.div_ceil(4) * heads.q * heads.dim / 8).div_ceil(32),
-    };
-    let grid = (warps.div_ceil(8) as u32, 1);
-    let launch = Launch { module: plan.module::<T>(), kernel: &kernel, grid, block: 256, shared: 0 };
-    let stride = Arg::from(width as i64);
-    let args = [
-        saved.o.into(),
-        saved.d_o.into(),
-        stride,
-        (&delta.view_mut()).into(),
-        plan.tokens.into(),
-        heads.q.into(),
-        heads.kv.into(),
-    ];
-    // SAFETY: as attention_backward_delta declares; lengths checked above.
-    unsafe { gpu.launch(launch, &args) }?;
+    check_gradients(heads, plan, saved, out)?;
+    let delta = delta(gpu, heads, plan, saved)?;
     if plan.hopper::<T>() {
         return hopper::backward(gpu, heads, plan, qkv, saved, delta.view(), out);
     }
 
+    let stride = Arg::from((heads.q * heads.dim) as i64);
     let common = [&operands(qkv)[..], &[saved.d_o.into(), stride, saved.lse.into(), delta.view().into()]].concat();
     let written = |r: &RowsMut<'_, T>| -> [Arg; 2] { [(&r.view).into(), (r.stride as i64).into()] };
     let args = [&common[..], &written(&out.dk), &written(&out.dv), &tail(heads, plan, &plan.keys)].concat();
@@ -320,6 +287,31 @@ pub fn backward<T: Float>(
     unsafe { gpu.launch(launch, &args) }
 }
 
+/// Row sums of `o * d_o` per token and query head: the term that the softmax gradient subtracts.
+fn delta<T: Float>(gpu: &Gpu, heads: Heads, plan: &Plan, saved: Saved<'_, T>) -> Result<Buffer<f32>> {
+    let mut delta = Buffer::<f32>::uninit(gpu, plan.tokens * heads.q)?;
+    let kernel = format!("attention_backward_delta_{}", heads.dim);
+    // A warp per token and head in f32; in bf16 a lane per eight columns of a head, for four tokens.
+    let warps = match T::SUFFIX {
+        "f32" => plan.tokens * heads.q,
+        _ => (plan.tokens.div_ceil(4) * heads.q * heads.dim / 8).div_ceil(32),
+    };
+    let grid = (warps.div_ceil(8) as u32, 1);
+    let launch = Launch { module: plan.module::<T>(), kernel: &kernel, grid, block: 256, shared: 0 };
+    let args = [
+        saved.o.into(),
+        saved.d_o.into(),
+        ((heads.q * heads.dim) as i64).into(),
+        (&delta.view_mut()).into(),
+        plan.tokens.into(),
+        heads.q.into(),
+        heads.kv.into(),
+    ];
+    // SAFETY: as attention_backward_delta declares; lengths were checked by the caller.
+    unsafe { gpu.launch(launch, &args) }?;
+    Ok(delta)
+}
+
 fn operands<T: Copy>(qkv: Qkv<'_, T>) -> [Arg; 6] {
     let [q, k, v] = [qkv.q, qkv.k, qkv.v].map(|r| [r.view.into(), (r.stride as i64).into()]);
     [q[0], q[1], k[0], k[1], v[0], v[1]]
@@ -333,6 +325,18 @@ fn tail(heads: Heads, plan: &Plan, tiles: &Tiles) -> [Arg; 6] {
 
 fn covers(tokens: usize, len: usize, stride: usize, width: usize) -> bool {
     stride >= width && stride.is_multiple_of(8) && (tokens == 0 || (tokens - 1) * stride + width <= len)
+}
+
+fn check_gradients<T: Copy>(heads: Heads, plan: &Plan, saved: Saved<'_, T>, out: &DQkv<'_, T>) -> Result<()> {
+    let fits = saved.o.len == plan.tokens * heads.q * heads.dim
+        && saved.d_o.len == saved.o.len
+        && saved.lse.len == plan.tokens * heads.q;
+    let covers = |r: &RowsMut<'_, T>, count: usize| covers(plan.tokens, r.view.len, r.stride, count * heads.dim);
+    let covered = covers(&out.dq, heads.q) && covers(&out.dk, heads.kv) && covers(&out.dv, heads.kv);
+    ensure(fits && covered, "attention backward", || {
+        let [dq, dk, dv] = [&out.dq, &out.dk, &out.dv].map(|r| r.view.len);
+        format!("o {}, do {}, dq {dq}, dk {dk}, dv {dv}", saved.o.len, saved.d_o.len)
+    })
 }
 
 fn check<T: Copy>(heads: Heads, plan: &Plan, qkv: Qkv<'_, T>) -> Result<()> {

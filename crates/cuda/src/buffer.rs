@@ -28,7 +28,7 @@ impl Element for u8 {}
 
 /// Floating-point storage that kernels exist for. Arithmetic is f32 in both.
 pub trait Float: Element {
-    /// Ending of the kernel's name.
+    /// Suffix of kernel names.
     const SUFFIX: &'static str;
     const CUDA: cudaDataType;
     fn from_f64(x: f64) -> Self;
@@ -60,13 +60,13 @@ impl Float for f32 {
 /// Alignment of buffers in bytes. Products are planned for it.
 pub(crate) const ALIGNMENT: usize = 256;
 
-/// Device memory: its own, or lent by another buffer.
+/// Device memory, owned or borrowed from another buffer.
 #[derive(Debug)]
 pub struct Buffer<T> {
     gpu: Gpu,
     pointer: u64,
     len: usize,
-    /// Buffer that this one lies in; absent where the memory is its own.
+    /// Buffer that this one borrows from; absent if the memory is its own.
     lender: Option<Arc<Buffer<f32>>>,
     element: PhantomData<T>,
 }
@@ -95,7 +95,7 @@ pub struct ViewMut<'a, T> {
 }
 
 impl<T: Element> Buffer<T> {
-    /// Memory whose content is whatever was there before: for outputs that a kernel writes whole.
+    /// Uninitialised memory, for outputs that a kernel writes completely.
     pub fn uninit(gpu: &Gpu, len: usize) -> Result<Self> {
         let bytes = (len * size_of::<T>()).max(16);
         if let Some(scratch) = gpu.scratch() {
@@ -140,7 +140,7 @@ impl<T: Element> Buffer<T> {
         Ok(buffer)
     }
 
-    /// Sets every byte; 0xff makes floats NaN, which is how tests find elements that nothing wrote.
+    /// Sets every byte; 0xff makes floats NaN, by which tests find elements that nothing wrote.
     pub fn fill_bytes(&mut self, byte: u8) -> Result<()> {
         self.gpu.bind()?;
         // SAFETY: the range is this buffer's own allocation.
@@ -149,7 +149,7 @@ impl<T: Element> Buffer<T> {
             .map_err(CudaError::driver("cuMemsetD8Async"))
     }
 
-    /// Copies from the host and waits, so that `from` may go at once.
+    /// Copies from the host and waits, so that `from` may be dropped at once.
     pub fn write(&mut self, from: &[T]) -> Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(from);
         if from.len() != self.len {
@@ -166,7 +166,7 @@ impl<T: Element> Buffer<T> {
         self.gpu.wait()
     }
 
-    /// Copies to the host after everything queued before.
+    /// Copies to the host, after everything queued before.
     pub fn read(&self) -> Result<Vec<T>> {
         let mut to = vec![T::default(); self.len];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut to);
@@ -179,7 +179,7 @@ impl<T: Element> Buffer<T> {
         Ok(to)
     }
 
-    /// Copies from the host to the elements from `at` on. The driver has taken `from` when this returns.
+    /// Copies from the host to the elements from `at` on. The driver has read `from` when this returns.
     pub fn put(&mut self, at: usize, from: &[T]) -> Result<()> {
         if at + from.len() > self.len {
             return Err(CudaError::Shape {
@@ -267,7 +267,7 @@ impl<T> Buffer<T> {
 }
 
 impl Buffer<f32> {
-    /// Write access to a buffer that may have lent parts of itself: whoever writes to a part is done with what lies in it.
+    /// Write access to a buffer that may have lent parts of itself: callers must not write a part while it is borrowed.
     pub fn lent_mut(self: &Arc<Self>) -> ViewMut<'_, f32> {
         ViewMut { pointer: self.pointer, len: self.len, owner: PhantomData }
     }

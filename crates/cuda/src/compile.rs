@@ -1,4 +1,4 @@
-//! Kernel sources to machine code: NVRTC at first use, a cache on disk after.
+//! Kernel compilation: NVRTC at first use, then a cache on disk.
 //!
 //! An entry's name is the hash of everything its content depends on (source, options, NVRTC's version, architecture), so a
 //! new Hone or a new CUDA never finds an old entry. Entries are written to a temporary name and renamed, and carry the
@@ -27,7 +27,7 @@ pub struct Source {
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 /// Every kernel file.
-pub const SOURCES: [Source; 17] = [
+pub(crate) const SOURCES: [Source; 17] = [
     Source { name: "rms_norm", text: include_str!("kernels/rms_norm.cu") },
     Source { name: "rope", text: include_str!("kernels/rope.cu") },
     Source { name: "swiglu", text: include_str!("kernels/swiglu.cu") },
@@ -68,20 +68,20 @@ pub const SOURCES: [Source; 17] = [
 ];
 
 impl Source {
-    /// The text NVRTC sees; `#line` makes its messages name lines of the file.
+    /// Source passed to NVRTC; `#line` makes its messages name lines of the file.
     pub fn full(&self) -> String {
         format!("{PRELUDE}\n#line 1 \"{}.cu\"\n{}", self.name, self.text)
     }
 }
 
-/// Compiler as found on this machine, for one architecture.
+/// NVRTC as found on this machine, for one architecture.
 #[derive(Clone, Debug)]
 pub struct Compiler {
-    /// Architecture as NVRTC spells it: `sm_80`; `sm_90a` for Hopper with the instructions only it has.
+    /// Architecture as NVRTC spells it: `sm_80`; `sm_90a` for Hopper with its own instructions.
     arch: String,
     /// NVRTC's version, (major, minor).
     version: (i32, i32),
-    /// Folder of cache entries; absent where no home directory is known.
+    /// Folder of cache entries; absent if no home directory is known.
     cache: Option<PathBuf>,
 }
 
@@ -108,7 +108,8 @@ impl Compiler {
         self.version.0 * 1000 + self.version.1 * 10
     }
 
-    /// Architectures NVRTC can compile for, as numbers (90 is sm_90).
+    /// Architectures that NVRTC can compile for, as numbers (90 is sm_90).
+    #[expect(clippy::unused_self, reason = "a compiler proves that NVRTC was found")]
     pub fn architectures(&self) -> Result<Vec<i32>> {
         let mut count = 0;
         // SAFETY: the pointer is to a live integer.
@@ -127,7 +128,7 @@ impl Compiler {
         [format!("--gpu-architecture={}", self.arch), "--std=c++17".into()]
     }
 
-    /// Machine code of a source, from the cache where it has a whole entry.
+    /// Machine code of a source, from the cache if it has an intact entry.
     pub fn cubin(&self, source: &Source) -> Result<Vec<u8>> {
         let text = source.full();
         let key = cache_key(&text, &self.options(), self.version, &self.arch);
@@ -182,7 +183,7 @@ impl Compiler {
 }
 
 /// Cache folder: `$XDG_CACHE_HOME/hone/kernels`, or `~/.cache/hone/kernels`.
-pub fn cache_folder() -> Option<PathBuf> {
+pub(crate) fn cache_folder() -> Option<PathBuf> {
     let named = |name| env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let base = named("XDG_CACHE_HOME").or_else(|| named("HOME").map(|home| home.join(".cache")))?;
     Some(base.join("hone").join("kernels"))
@@ -203,7 +204,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|b| [b >> 4, b & 15]).map(|d| char::from(DIGITS[usize::from(d)])).collect()
 }
 
-/// Content of a whole entry; nothing for a missing, torn or edited one.
+/// Content of an intact entry; `None` for a missing, torn or edited one.
 fn read_entry(path: &Path) -> Option<Vec<u8>> {
     let bytes = fs::read(path).ok()?;
     let (digest, cubin) = bytes.strip_prefix(MAGIC)?.split_at_checked(32)?;

@@ -14,7 +14,7 @@ use crate::rope::Heads;
 pub const PAGE: usize = 16;
 /// Keys per split: the kernel's own constant.
 const SPAN: usize = 512;
-/// Most query heads that share a key head.
+/// Maximum number of query heads that share a key head.
 const GROUP: usize = 8;
 
 /// Keys and values of one layer, in pages: [pages, PAGE, kv_heads, head_dim].
@@ -52,12 +52,12 @@ pub struct Pages {
     length: Buffer<i32>,
     stride: usize,
     longest: usize,
-    /// Pages of the cache this table was checked against.
+    /// Number of pages of the cache that this table was checked against.
     of: usize,
 }
 
 impl Pages {
-    /// Refuses a page outside the cache and a sequence with too few pages: on the device they would read foreign memory.
+    /// Rejects a page outside the cache and a sequence with too few pages: on the device they would read foreign memory.
     pub fn new(gpu: &Gpu, pages: &[Vec<usize>], lengths: &[usize], of: usize) -> Result<Self> {
         ensure(pages.len() == lengths.len(), "decode", || {
             format!("{} tables, {} lengths", pages.len(), lengths.len())
@@ -108,17 +108,17 @@ pub fn attention(
     queue(gpu, heads, q, cache, place, &mut partial.view_mut(), o)
 }
 
-/// Splits of sequences of at most `longest` tokens.
+/// Number of splits for sequences of at most `longest` tokens.
 pub(crate) fn splits(longest: usize) -> usize {
     longest.div_ceil(SPAN).max(1)
 }
 
-/// Elements of scratch memory that [`queue`] wants.
+/// Elements of scratch memory that [`queue`] needs.
 pub(crate) fn partial_len(heads: Heads, sequences: usize, splits: usize) -> usize {
     if splits == 1 { 0 } else { sequences * heads.q * splits * (heads.dim + 2) }
 }
 
-/// Pages and lengths on the device. Whoever wrote them answers for pages within the cache.
+/// Page table and lengths on the device. The caller must ensure that pages are within the cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub table: View<'a, i32>,
@@ -174,27 +174,32 @@ pub(crate) fn queue(
     unsafe { gpu.launch(launch, &args) }
 }
 
-/// Keys and values of one layer in a cache of whole pages: where they begin, and blocks of [`PAGE`] tokens numbered from there.
+/// Keys and values of one layer in a cache of whole pages: where they begin; blocks of [`PAGE`] tokens are numbered from there.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer<'a, T> {
     pub k: View<'a, T>,
     pub v: View<'a, T>,
 }
 
-/// Rows of queries over pages: blocks of each row's sequence, and how many keys it sees.
+/// Page table of query rows: the blocks of each row's sequence, and the number of keys it sees.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// [rows, stride] numbers of blocks of [`PAGE`] tokens.
     pub table: View<'a, i32>,
     pub stride: usize,
-    /// Keys of each row; none gives zeros.
+    /// Number of keys of each row; 0 gives zeros.
     pub length: View<'a, i32>,
-    /// The most keys of a row.
+    /// Maximum number of keys of a row.
     pub longest: usize,
 }
 
-/// Attention of one query per row over its cached keys, in the storage type of the cache. Whoever wrote the table answers for
-/// blocks within the cache.
+/// Bytes of scratch that [`over_pages`] takes per row, where the longest row sees `longest` tokens.
+pub fn scratch_bytes(heads: Heads, longest: usize) -> usize {
+    size_of::<f32>() * partial_len(heads, 1, splits(longest)).max(1)
+}
+
+/// Attention of one query per row over its cached keys, in the storage type of the cache. The caller must ensure that blocks
+/// are within the cache.
 pub fn over_pages<T: Float>(
     gpu: &Gpu,
     heads: Heads,
@@ -247,8 +252,8 @@ pub fn over_pages<T: Float>(
     unsafe { gpu.launch(launch, &args) }
 }
 
-/// Writes keys and values of rows to their slots (block * [`PAGE`] + place) of a layer; a slot below zero is not written.
-/// Whoever wrote the slots answers for places within the cache.
+/// Writes keys and values of rows to their slots (block * [`PAGE`] + place) of a layer; a negative slot is skipped.
+/// The caller must ensure that slots are within the cache.
 pub fn store<T: Float>(
     gpu: &Gpu,
     heads: Heads,
@@ -285,11 +290,11 @@ pub fn write(gpu: &Gpu, cache: &mut Cache, k: Rows<'_, bf16>, v: Rows<'_, bf16>,
     write_at(gpu, cache, k, v, &slots)
 }
 
-/// Places of new tokens on the device, checked against a cache.
+/// Slots of new tokens on the device, checked against a cache.
 #[derive(Debug)]
 pub(crate) struct Slots {
     slot: Buffer<i32>,
-    /// Places of the cache they were checked against.
+    /// Number of slots of the cache they were checked against.
     of: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Draw of one token per row of logits by given random numbers, with each request's own parameters and mask. Formulas and layout:
-//! `kernels/draw.cu`.
+//! Token sampling: one token per row of logits by given random numbers, with each request's own parameters and mask. Formulas
+//! and layout: `kernels/draw.cu`.
 
 #![expect(unsafe_code, reason = "launches a kernel; shapes are checked first")]
 
@@ -10,21 +10,21 @@ use crate::gpu::{Arg, Gpu, Launch};
 /// Parameters of one draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
-    /// 0 takes the likeliest.
+    /// Temperature; 0: greedy.
     pub temperature: f32,
-    /// Number in [0, 1) that draws.
+    /// Uniform random number in [0, 1).
     pub unit: f64,
-    /// Number of the likeliest tokens kept; 0: all.
+    /// Top-k; 0: off.
     pub top_k: u32,
-    /// Mass of the likeliest tokens kept; 1: all.
+    /// Top-p (nucleus); 1: off.
     pub top_p: f32,
-    /// Least share of the likeliest token's probability; 0: none.
+    /// Min-p; 0: off.
     pub min_p: f32,
-    /// Row of the masks; absent: every token is allowed.
+    /// Row of the masks; `None` allows every token.
     pub mask: Option<usize>,
 }
 
-/// Masks of some of the draws: a bit per token.
+/// Token masks of some of the draws, one bit per token.
 #[derive(Clone, Debug, Default)]
 pub struct Masks {
     words: Vec<i32>,
@@ -37,7 +37,7 @@ impl Masks {
         self.rows = 0;
     }
 
-    /// Adds a mask and returns its row. Tokens that `allowed` does not cover are not.
+    /// Adds a mask and returns its row. Tokens past the end of `allowed` are masked.
     pub fn push(&mut self, allowed: &[bool], vocab: usize) -> usize {
         let width = vocab.div_ceil(32);
         let word = |at: usize| {
@@ -55,9 +55,9 @@ impl Masks {
 pub enum Drawn {
     Token {
         token: u32,
-        /// Of the whole vocabulary at the ticket's temperature.
+        /// Log-probability over the whole vocabulary at the ticket's temperature.
         logprob: f32,
-        /// Among what was left to choose from.
+        /// Log-probability among the tokens left to choose from.
         sampling_logprob: f32,
     },
     /// The logits are not finite.
@@ -66,7 +66,7 @@ pub enum Drawn {
     NothingAllowed,
 }
 
-/// Draws for the first rows of `logits` ([rows, vocabulary rounded up to 8]). Waits for the device.
+/// Samples a token for each of the first rows of `logits` ([rows, vocabulary rounded up to 8]). Waits for the device.
 pub fn draw(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, tickets: &[Ticket], masks: &Masks) -> Result<Vec<Drawn>> {
     let (rows, stride, width) = (tickets.len(), vocab.next_multiple_of(8), vocab.div_ceil(32));
     let known = tickets.iter().all(|t| t.mask.is_none_or(|row| row < masks.rows));

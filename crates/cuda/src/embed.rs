@@ -18,7 +18,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Refuses ids outside the vocabulary: on the device they would read foreign memory.
+    /// Rejects ids outside the vocabulary: on the device they would read foreign memory.
     pub fn new(gpu: &Gpu, ids: &[u32], vocab: usize) -> Result<Self> {
         ensure(ids.iter().all(|&id| (id as usize) < vocab), "embed", || {
             format!("token id {} in a vocabulary of {vocab}", ids.iter().max().copied().unwrap_or_default())
@@ -47,7 +47,7 @@ impl Ids {
     }
 }
 
-/// Rows of the table, one per token.
+/// Embedding lookup: rows of the table, one per token.
 pub fn forward<T: Float>(gpu: &Gpu, table: View<'_, T>, ids: &Ids, out: &mut ViewMut<'_, T>) -> Result<()> {
     let dim = check(table.len, ids, out.len)?;
     let kernel = format!("embed_forward_{}", T::SUFFIX);
@@ -56,7 +56,7 @@ pub fn forward<T: Float>(gpu: &Gpu, table: View<'_, T>, ids: &Ids, out: &mut Vie
     unsafe { gpu.launch(launch, &[table.into(), ids.id.view().into(), (&*out).into(), dim.into()]) }
 }
 
-/// Rows of the table by ids on the device. Whoever wrote them answers for ids below `rows`.
+/// Rows of the table by ids on the device. The caller must ensure that ids are below `rows`.
 pub fn gather<T: Float>(
     gpu: &Gpu,
     table: View<'_, T>,
@@ -70,11 +70,11 @@ pub fn gather<T: Float>(
     })?;
     let kernel = format!("embed_forward_{}", T::SUFFIX);
     let launch = Launch { module: "embed", kernel: &kernel, grid: (id.len as u32, 1), block: 128, shared: 0 };
-    // SAFETY: as embed_forward declares; lengths checked above, ids by whoever made them.
+    // SAFETY: as embed_forward declares; lengths checked above, ids by the caller.
     unsafe { gpu.launch(launch, &[table.into(), id.into(), (&*out).into(), dim.into()]) }
 }
 
-/// Adds the gradient of the rows to the table's.
+/// Embedding gradient: adds the gradients of the rows to the table's.
 pub fn backward<T: Float>(gpu: &Gpu, dout: View<'_, T>, ids: &Ids, dtable: &mut ViewMut<'_, f32>) -> Result<()> {
     let dim = check(dtable.len, ids, dout.len)?;
     let kernel = format!("embed_backward_{}", T::SUFFIX);

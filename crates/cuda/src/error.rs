@@ -1,4 +1,4 @@
-//! Errors of the CUDA backend. Each includes its fix.
+//! Errors of the CUDA backend. Every message ends with its fix.
 
 use thiserror::Error;
 
@@ -51,13 +51,16 @@ pub enum CudaError {
          from the last checkpoint"
     )]
     NotFinite { what: String },
-    #[error("{call}: {what}")]
+    #[error("{call}: {what}\n  fix: look for errors of the GPU in nvidia-smi and dmesg, and start again")]
     Driver { call: &'static str, what: String },
-    #[error("NVRTC, {call}: {what}")]
+    #[error("NVRTC, {call}: {what}\n  fix: install the CUDA toolkit again, or another version of it")]
     Nvrtc { call: &'static str, what: String },
-    #[error("cuBLASLt, {call}: {what}")]
+    #[error(
+        "cuBLASLt, {call}: {what}\n  fix: look for errors of the GPU in nvidia-smi and dmesg, or install another version of \
+         cuBLAS"
+    )]
     Cublas { call: &'static str, what: String },
-    #[error("{kernel}: {what}")]
+    #[error("{kernel}: {what}\n  fix: this is a defect of Hone, please report it")]
     Shape { kernel: &'static str, what: String },
 }
 

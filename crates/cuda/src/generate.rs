@@ -1,5 +1,5 @@
-//! Generation: prompts through the flash kernels into a paged KV cache, then one token per sequence and step, the step
-//! recorded as a CUDA graph. Weights are the model's own, read in place: an update of the policy is seen at the next step.
+//! Generation: prefill through the flash attention kernels into a paged KV cache, then one token per sequence and step, with
+//! the step recorded as a CUDA graph. Weights are the model's own, read in place: an update of the policy is seen at the next step.
 
 use std::collections::HashMap;
 
@@ -14,34 +14,34 @@ use crate::gpu::Gpu;
 use crate::graph::Graph;
 use crate::matmul::{Matrix, MatrixMut, Product, Store};
 use crate::model::{Batch, Input, Model};
-use crate::rope::{self, Heads, Rotation};
+use crate::rope::{self, Fused, Heads, Rotation};
 use crate::sample::{self, Rows};
-pub use crate::sample::{Sampled, Settings};
+pub(crate) use crate::sample::{Sampled, Settings};
 use crate::shape::Shape;
 use crate::{norm, swiglu};
 
-/// Prompt tokens that go through the model together.
+/// Prefill chunk: number of prompt tokens that go through the model together.
 const PREFILL: usize = 16_384;
-/// Steps queued before the host looks whether every sequence has ended.
+/// Number of steps queued before the host checks whether every sequence has ended.
 const LOOK: usize = 16;
 
-/// One sequence to be continued.
+/// Request to continue one sequence.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     pub prompt: Vec<u32>,
     pub settings: Settings,
 }
 
-/// Room of a generator.
+/// Capacity of a generator.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
-    /// Sequences at one time.
+pub(crate) struct Room {
+    /// Number of concurrent sequences.
     pub rows: usize,
-    /// Longest sequence, prompt and new tokens together.
+    /// Maximum length of a sequence, prompt and new tokens together.
     pub length: usize,
-    /// Most new tokens of a sequence.
+    /// Maximum number of new tokens of a sequence.
     pub new_tokens: usize,
-    /// Pages of the cache, of [`PAGE`] tokens each.
+    /// Number of pages of the cache, of [`PAGE`] tokens each.
     pub pages: usize,
 }
 
@@ -83,7 +83,7 @@ impl Scratch {
 
 /// KV cache, sequences and recorded steps for one shape of model.
 #[derive(Debug)]
-pub struct Generator {
+pub(crate) struct Generator {
     caches: Vec<Cache>,
     rows: Rows,
     scratch: Scratch,
@@ -94,7 +94,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    pub fn new(gpu: &Gpu, shape: &Shape, room: Room) -> Result<Self> {
+    pub(crate) fn new(gpu: &Gpu, shape: &Shape, room: Room) -> Result<Self> {
         let splits = decode::splits(room.length);
         let stride = room.length.div_ceil(PAGE);
         Ok(Self {
@@ -107,8 +107,8 @@ impl Generator {
         })
     }
 
-    /// Continues the requests, all at once.
-    pub fn generate(&mut self, model: &Model<bf16>, requests: &[Request]) -> Result<Vec<Sampled>> {
+    /// Continues all requests together.
+    pub(crate) fn generate(&mut self, model: &Model<bf16>, requests: &[Request]) -> Result<Vec<Sampled>> {
         let steps = self.prefill(model, requests)?;
         self.decode(model, requests.len(), steps)?;
         self.rows.read(requests.len())
@@ -133,8 +133,8 @@ impl Generator {
         Ok(tables)
     }
 
-    /// Prompts into the cache and the first new token of each; answers how many steps may follow.
-    pub fn prefill(&mut self, model: &Model<bf16>, requests: &[Request]) -> Result<usize> {
+    /// Prefill: prompts into the cache and the first new token of each; returns how many steps may follow.
+    pub(crate) fn prefill(&mut self, model: &Model<bf16>, requests: &[Request]) -> Result<usize> {
         let tables = self.pages(requests)?;
         let prompts: Vec<usize> = requests.iter().map(|r| r.prompt.len()).collect();
         let settings: Vec<Settings> = requests.iter().map(|r| r.settings).collect();
@@ -216,8 +216,8 @@ impl Generator {
         Ok((r2, model.project(act.view(), &at.down, tokens)?))
     }
 
-    /// Up to `steps` more tokens for the first `count` rows.
-    pub fn decode(&mut self, model: &Model<bf16>, count: usize, steps: usize) -> Result<()> {
+    /// Decodes up to `steps` more tokens for the first `count` rows.
+    pub(crate) fn decode(&mut self, model: &Model<bf16>, count: usize, steps: usize) -> Result<()> {
         if steps == 0 || count == 0 {
             return Ok(());
         }
@@ -243,8 +243,8 @@ impl Generator {
         Ok(())
     }
 
-    /// Tokens the first `count` sequences have drawn so far. Waits for the device.
-    pub fn read(&self, count: usize) -> Result<Vec<Sampled>> {
+    /// Tokens that the first `count` sequences have drawn so far. Waits for the device.
+    pub(crate) fn read(&self, count: usize) -> Result<Vec<Sampled>> {
         self.rows.read(count)
     }
 
@@ -281,9 +281,9 @@ impl Generator {
             Rotation { table: model.table.view(), position: self.rows.position.first(count), eps: model.shape.eps };
         let cache = &mut self.caches[layer];
         let pages = (&mut cache.k.view_mut(), &mut cache.v.view_mut());
-        let (slot, norms) = (self.rows.slot.first(count), Some(model.qk_norm(layer)));
-        let fused = qkv.first(count * (qh + 2 * kv) * width);
-        rope::decode(gpu, heads, fused, norms, rotation, slot, &mut q.first_mut(wide), pages)?;
+        let qkv = qkv.first(count * (qh + 2 * kv) * width);
+        let fused = Fused { qkv, norm: Some(model.qk_norm(layer)), rotation };
+        rope::decode(gpu, heads, fused, self.rows.slot.first(count), &mut q.first_mut(wide), pages)?;
         let place = Place {
             table: self.rows.table.view(),
             stride: self.rows.stride,

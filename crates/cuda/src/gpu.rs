@@ -14,20 +14,20 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result, sys};
 
 use crate::compile::{Compiler, SOURCES, cache_folder};
 use crate::error::{CudaError, Result};
-pub use crate::launch::{Arg, Launch};
+pub(crate) use crate::launch::{Arg, Launch};
 use crate::matmul::Blas;
 use crate::scratch::Scratch;
 
-/// Oldest CUDA the driver must support.
+/// Minimum CUDA version of the driver.
 const DRIVER: i32 = 12_000;
 
 #[derive(Clone)]
 pub struct Gpu {
     inner: Arc<Inner>,
     stream: Arc<CudaStream>,
-    /// Memory of the buffers made through this handle; none: the device's pool.
+    /// Memory of the buffers made through this handle; `None` for the device's pool.
     scratch: Option<Arc<Scratch>>,
-    /// Launches are recorded, not run.
+    /// True if launches are recorded and not run.
     recording: bool,
 }
 
@@ -76,7 +76,7 @@ impl Gpu {
         Self::open_as(ordinal, true)
     }
 
-    /// Opens a device without the instructions specific to its architecture, as the next architecture would run.
+    /// Opens a device without the instructions specific to its architecture, as a later architecture would run it.
     pub fn open_portable(ordinal: usize) -> Result<Self> {
         Self::open_as(ordinal, false)
     }
@@ -123,14 +123,14 @@ impl Gpu {
         Ok(Self { inner: Arc::new(inner), stream, scratch: None, recording: false })
     }
 
-    /// The same stream, with buffers out of `scratch`.
+    /// Handle of the same stream, with buffers out of `scratch`.
     #[must_use]
     pub fn with_scratch(&self, scratch: &Arc<Scratch>) -> Self {
         Self { scratch: Some(Arc::clone(scratch)), ..self.clone() }
     }
 
-    /// A stream on which nothing runs, for [`Graph::record`](crate::graph::Graph::record), with buffers out of `scratch`. Launches
-    /// of other threads do not get into the recording.
+    /// Handle of a stream on which nothing runs, for [`Graph::record`](crate::graph::Graph::record), with buffers out of `scratch`.
+    /// Launches of other threads do not get into the recording.
     pub fn recorder(&self, scratch: &Arc<Scratch>) -> Result<Self> {
         let stream = self.inner.context.new_stream().map_err(CudaError::driver("cuStreamCreate"))?;
         Ok(Self { stream, scratch: Some(Arc::clone(scratch)), recording: true, ..self.clone() })
@@ -152,7 +152,7 @@ impl Gpu {
         self.inner.capability
     }
 
-    /// Compiled with the instructions only Hopper has.
+    /// True if kernels are compiled with the instructions only Hopper has.
     pub fn hopper(&self) -> bool {
         self.inner.compiler.arch() == "sm_90a"
     }
@@ -177,18 +177,18 @@ impl Gpu {
         result::mem_get_info().map_err(CudaError::driver("cuMemGetInfo"))
     }
 
-    /// Bytes that can still be had: free on the device, or freed by this process and kept.
+    /// Available memory in bytes: free on the device, or freed by this process and kept.
     pub fn available(&self) -> Result<u64> {
         let kept = self.pool_bytes(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
         Ok(self.memory()?.0 as u64 + kept.saturating_sub(self.used()?))
     }
 
-    /// Bytes of this process's buffers in use.
+    /// Memory in use by this process's buffers, in bytes.
     pub fn used(&self) -> Result<u64> {
         self.pool_bytes(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
     }
 
-    /// Most bytes of this process's buffers that were in use at one time since the last [`Self::reset_peak`].
+    /// Peak memory in use by this process's buffers since the last [`Self::reset_peak`], in bytes.
     pub fn peak(&self) -> Result<u64> {
         self.pool_bytes(sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)
     }
@@ -213,17 +213,17 @@ impl Gpu {
             .map_err(CudaError::driver("cuMemPoolSetAttribute"))
     }
 
-    /// Waits for everything queued. A kernel that failed is reported here.
+    /// Waits for everything queued, and reports kernels that failed.
     pub fn wait(&self) -> Result<()> {
         self.stream.synchronize().map_err(CudaError::driver("waiting for the GPU"))
     }
 
-    /// Another stream beside this one's, for copies.
+    /// Second stream of the device, for copies.
     pub(crate) fn new_stream(&self) -> Result<Arc<CudaStream>> {
         self.inner.context.new_stream().map_err(CudaError::driver("cuStreamCreate"))
     }
 
-    /// Order of the stream: work queued from now on runs after the event.
+    /// Makes work queued from now on run after the event.
     pub(crate) fn wait_for(&self, event: &CudaEvent) -> Result<()> {
         self.stream.wait(event).map_err(CudaError::driver("cuStreamWaitEvent"))
     }
@@ -256,7 +256,7 @@ impl Gpu {
         Ok(all)
     }
 
-    /// Runs `body`, between two marks where profiling is on.
+    /// Runs `body`, between two marks if profiling is on.
     pub(crate) fn spanned(&self, name: impl FnOnce() -> String, body: impl FnOnce() -> Result<()>) -> Result<()> {
         if self.inner.profile.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
             return body();
@@ -405,7 +405,7 @@ fn pool(context: &CudaContext) -> Result<sys::CUmemoryPool> {
     Ok(pool)
 }
 
-/// Freed buffers stay with the process: by default every wait would hand them back to the system and the next step would
+/// Keeps freed buffers with the process: by default every wait would return them to the system, and the next step would
 /// pay for them again.
 fn keep_freed_memory(context: &CudaContext) -> Result<()> {
     let pool = pool(context)?;

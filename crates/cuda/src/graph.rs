@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
 
-/// Recorded launches. Their arguments are fixed: memory they name must live as long as the graph is launched.
+/// Recorded launches. Their arguments are fixed: the memory they name must outlive every launch of the graph.
 #[derive(Debug)]
 pub struct Graph {
     gpu: Gpu,

@@ -2,8 +2,8 @@
 //!
 //! Logits are formed for one chunk of tokens at a time (`chunk` x vocabulary in f32, and their gradient in the same memory): a
 //! vocabulary of 152k and 16k tokens would be 10 GB. Each chunk is a matrix product, one pass of `kernels/head.cu` and, for the
-//! gradient, two more products. The forward pass hands on the logits of the first chunks, as many as there is memory for, and
-//! the backward pass forms only the others again.
+//! gradient, two more products. The forward pass keeps the logits of the first chunks, as many as there is memory for, and
+//! the backward pass recomputes only the others.
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
 
@@ -21,10 +21,10 @@ pub struct Head<'a, T> {
     pub hidden: View<'a, T>,
     /// [vocab, dim].
     pub embedding: View<'a, T>,
-    /// Token each position is scored on; below zero for none (its logprob and entropy are 0, and so is its gradient).
+    /// Target token of each position; negative for none (its logprob, entropy and gradient are 0).
     pub target: View<'a, i32>,
     pub vocab: usize,
-    /// Tokens whose logits are formed at one time.
+    /// Number of tokens whose logits exist at a time.
     pub chunk: usize,
     /// 1 / temperature: the factor on the logits.
     pub inverse: f32,
@@ -37,7 +37,7 @@ pub struct Gradient<'a, T> {
     pub dentropy: Option<View<'a, f32>>,
     /// [tokens, dim], overwritten.
     pub dhidden: ViewMut<'a, T>,
-    /// [vocab, dim]; none where the embedding is not trained.
+    /// [vocab, dim]; absent if the embedding is not trained.
     pub dembedding: Option<ViewMut<'a, f32>>,
     /// Store mode of `dembedding`: overwritten or added to.
     pub store: Store,
@@ -61,7 +61,7 @@ impl<'a> Scores<'a> {
     }
 }
 
-/// Logits that a forward pass kept for the backward pass: of the first chunks, the last of these first.
+/// Logits that a forward pass kept for the backward pass: of the first chunks, in reverse order.
 #[derive(Debug, Default)]
 pub struct Logits(Vec<Buffer<f32>>);
 
@@ -70,7 +70,7 @@ impl<T: Float> Head<'_, T> {
         self.target.len
     }
 
-    /// Elements from one row of logits to the next.
+    /// Stride between rows of logits, in elements.
     fn stride(&self) -> usize {
         self.vocab.next_multiple_of(8)
     }
@@ -114,14 +114,14 @@ impl<T: Float> Head<'_, T> {
         matmul.run(Product::ABt, self.hidden(range), self.embedding(), out, Store::Set)
     }
 
-    /// Scores of a chunk. With slopes of all tokens, its gradient takes the place of its logits; `known` scores are only read.
+    /// Scores of a chunk. With the gradients of all scores, the gradient of its logits replaces them; `known` scores are only read.
     fn score(
         &self,
         gpu: &Gpu,
         range: &Range<usize>,
         logits: &mut Buffer<f32>,
         scores: &Scores<'_>,
-        slopes: Option<(View<'_, f32>, Option<View<'_, f32>>)>,
+        gradients: Option<(View<'_, f32>, Option<View<'_, f32>>)>,
         known: bool,
     ) -> Result<()> {
         let kernel = format!("head_{}", T::SUFFIX);
@@ -131,8 +131,8 @@ impl<T: Float> Head<'_, T> {
         let args = [
             (&logits.view_mut()).into(),
             self.target.slice(range.clone()).into(),
-            slopes.map_or_else(absent, |s| part(s.0)),
-            slopes.and_then(|s| s.1).map_or_else(absent, part),
+            gradients.map_or_else(absent, |g| part(g.0)),
+            gradients.and_then(|g| g.1).map_or_else(absent, part),
             part(scores.logprob.view()),
             part(scores.entropy.view()),
             part(scores.lse.view()),
@@ -146,7 +146,8 @@ impl<T: Float> Head<'_, T> {
     }
 }
 
-/// Scores of all tokens. The logits of the first `keep` chunks stay for [`backward`]; those of the others share the memory of one.
+/// Forward pass: scores of all tokens. The logits of the first `keep` chunks stay for [`backward`]; the other chunks share the
+/// memory of one.
 pub fn forward<T: Float>(
     gpu: &Gpu,
     matmul: &Matmul,
@@ -170,8 +171,8 @@ pub fn forward<T: Float>(
     Ok(kept)
 }
 
-/// Gradient of the hidden states and the embedding. `logits` are those that [`forward`] kept, beside its scores; without them,
-/// the scores are computed in the same pass over the chunks.
+/// Backward pass: gradients of the hidden states and the embedding. `logits` are those that [`forward`] kept, beside its scores;
+/// without them, the scores are computed in the same pass over the chunks.
 pub fn backward<T: Float>(
     gpu: &Gpu,
     matmul: &Matmul,

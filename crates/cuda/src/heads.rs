@@ -1,4 +1,4 @@
-//! Heads of any even width up to 128 in the kernels' heads of 64 or 128. Formulas and layout: `kernels/heads.cu`.
+//! Head padding: heads of any even width up to 128 in the kernels' heads of 64 or 128. Formulas and layout: `kernels/heads.cu`.
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
 
@@ -6,9 +6,9 @@ use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{Result, ensure};
 use crate::gpu::{Gpu, Launch};
 use crate::norm::column_sum;
-use crate::rope::{Heads, QkNorm, Rotation};
+use crate::rope::{Fused, Heads};
 
-/// Width of the kernels' heads that a head of this width is laid into; `None` where it is too wide or odd.
+/// Padded width of a head, 64 or 128; `None` if it is too wide or odd.
 pub fn wide(dim: usize) -> Option<usize> {
     match dim {
         _ if !dim.is_multiple_of(2) || dim == 0 => None,
@@ -18,7 +18,7 @@ pub fn wide(dim: usize) -> Option<usize> {
     }
 }
 
-/// Heads as the model has them, and their width in the kernels.
+/// Heads of a model, and their padded width in the kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct Padded {
     pub heads: Heads,
@@ -36,7 +36,9 @@ impl Padded {
         (self.wide as f32 / self.heads.dim as f32).sqrt()
     }
 
-    fn check(&self, tokens: usize, qkv: usize, parts: [usize; 3], rotation: Rotation<'_>) -> Result<()> {
+    fn check<T: Float>(&self, fused: Fused<'_, T>, parts: [usize; 3]) -> Result<()> {
+        let Fused { qkv, rotation, .. } = fused;
+        let (tokens, qkv) = (rotation.position.len, qkv.len);
         let Heads { q, kv, dim } = self.heads;
         let fits = qkv == tokens * self.heads.qkv()
             && parts == [tokens * q * self.wide, tokens * kv * self.wide, tokens * kv * self.wide];
@@ -46,20 +48,18 @@ impl Padded {
     }
 }
 
-/// Queries, keys and values, normed, rotated and padded.
-#[expect(clippy::too_many_arguments, reason = "inputs and results of one kernel launch")]
+/// Padded queries, keys and values, after qk-norm and rotation.
 pub fn split<T: Float>(
     gpu: &Gpu,
     heads: Padded,
-    qkv: View<'_, T>,
-    norm: Option<QkNorm<'_, T>>,
-    rotation: Rotation<'_>,
+    fused: Fused<'_, T>,
     q: &mut ViewMut<'_, T>,
     k: &mut ViewMut<'_, T>,
     v: &mut ViewMut<'_, T>,
 ) -> Result<()> {
+    let Fused { qkv, norm, rotation } = fused;
     let tokens = rotation.position.len;
-    heads.check(tokens, qkv.len, [q.len, k.len, v.len], rotation)?;
+    heads.check(fused, [q.len, k.len, v.len])?;
     let kernel = format!("heads_split_{}", T::SUFFIX);
     let Heads { q: qh, kv, dim } = heads.heads;
     let grid = ((tokens * (qh + 2 * kv)).div_ceil(8) as u32, 1);
@@ -85,20 +85,18 @@ pub fn split<T: Float>(
     unsafe { gpu.launch(launch, &args) }
 }
 
-/// Gradient of qkv from those of padded queries, keys and values; `dw` (norm weights of queries, of keys) is added to.
-#[expect(clippy::too_many_arguments, reason = "gradients, activations and results of one kernel launch")]
+/// Gradient of qkv from those of padded queries, keys and values; `dw` (norm weights of queries, of keys) is accumulated.
 pub fn merge<T: Float>(
     gpu: &Gpu,
     heads: Padded,
     [dq, dk, dv]: [View<'_, T>; 3],
-    qkv: View<'_, T>,
-    norm: Option<QkNorm<'_, T>>,
-    rotation: Rotation<'_>,
+    fused: Fused<'_, T>,
     dqkv: &mut ViewMut<'_, T>,
     dw: Option<[ViewMut<'_, f32>; 2]>,
 ) -> Result<()> {
+    let Fused { qkv, norm, rotation } = fused;
     let tokens = rotation.position.len;
-    heads.check(tokens, qkv.len, [dq.len, dk.len, dv.len], rotation)?;
+    heads.check(fused, [dq.len, dk.len, dv.len])?;
     let Heads { q: qh, kv, dim } = heads.heads;
     ensure(dqkv.len == qkv.len, "heads backward", || format!("dqkv {} for qkv {}", dqkv.len, qkv.len))?;
     let blocks = (tokens * (qh + 2 * kv)).div_ceil(8).clamp(1, gpu.processors() as usize * 4);
@@ -135,12 +133,12 @@ pub fn merge<T: Float>(
     Ok(())
 }
 
-/// Attention's output without the padding.
+/// Attention output without padding.
 pub fn pack<T: Float>(gpu: &Gpu, heads: Padded, from: View<'_, T>, to: &mut ViewMut<'_, T>) -> Result<()> {
     copy(gpu, "heads_pack", heads, from, to, (heads.wide, heads.heads.dim))
 }
 
-/// Gradient of attention's output with the padding, zeros.
+/// Gradient of the attention output, padded with zeros.
 pub fn spread<T: Float>(gpu: &Gpu, heads: Padded, from: View<'_, T>, to: &mut ViewMut<'_, T>) -> Result<()> {
     copy(gpu, "heads_spread", heads, from, to, (heads.heads.dim, heads.wide))
 }

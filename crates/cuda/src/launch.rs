@@ -12,8 +12,8 @@ use crate::gpu::Gpu;
 
 /// Grid, block and dynamic shared memory of a launch.
 #[derive(Clone, Copy, Debug)]
-pub struct Launch<'a> {
-    /// File of the kernel, without its ending.
+pub(crate) struct Launch<'a> {
+    /// Name of the kernel's file, without extension.
     pub module: &'static str,
     pub kernel: &'a str,
     pub grid: (u32, u32),
@@ -23,7 +23,7 @@ pub struct Launch<'a> {
 
 /// Argument of a kernel, in the width the kernel declares.
 #[derive(Clone, Copy, Debug)]
-pub enum Arg {
+pub(crate) enum Arg {
     Pointer(u64),
     I32(i32),
     I64(i64),
@@ -31,9 +31,9 @@ pub enum Arg {
     Map(TensorMap),
 }
 
-/// Tensor in memory, described for asynchronous copies of its tiles (Hopper): the driver's encoding.
+/// Tensor map: the driver's description of a tensor for asynchronous copies of its tiles (Hopper).
 #[derive(Clone, Copy, Debug)]
-pub struct TensorMap([u64; 16]);
+pub(crate) struct TensorMap([u64; 16]);
 
 impl<T> From<View<'_, T>> for Arg {
     fn from(view: View<'_, T>) -> Self {
@@ -60,7 +60,7 @@ impl From<i32> for Arg {
         Self::I32(x)
     }
 }
-/// Counts are 32 bits wide in the kernels' parameters.
+/// Counts are 32-bit in the kernels' parameters.
 impl From<usize> for Arg {
     fn from(x: usize) -> Self {
         Self::I32(x as i32)
@@ -90,7 +90,7 @@ impl Arg {
 }
 
 impl Gpu {
-    /// Description of `[tokens, heads, dim]` bf16 with `stride` elements from token to token; a copy takes `rows` tokens by
+    /// Tensor map of `[tokens, heads, dim]` bf16 with `stride` elements from token to token; a copy takes `rows` tokens by
     /// 64 columns of one head.
     pub(crate) fn tensor_map(
         &self,

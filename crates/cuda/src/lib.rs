@@ -1,28 +1,28 @@
 //! CUDA kernels for training and sampling, their launcher and their references. Knows tensors, not models' files or text.
 //!
-//! Building needs nothing of CUDA. [`Gpu::open`] looks for the driver and NVRTC, [`Matmul::new`] for cuBLASLt; each
+//! Building does not need CUDA. [`Gpu::open`] looks for the driver and NVRTC, [`Matmul::new`] for cuBLASLt; each
 //! error says what to install. Kernels are CUDA C++ (`kernels/*.cu`), compiled for the device on first use and cached.
 //!
 //! A kernel is three files: its source, its wrapper (one function per direction, shapes checked, `unsafe` inside) and its
-//! check in [`check`] against the f64 arithmetic of [`reference`].
+//! check in [`check`] against the f64 arithmetic of [`mod@reference`].
 
 pub mod adamw;
 pub mod attention;
 pub mod buffer;
 pub mod check;
-pub mod compile;
+mod compile;
 pub mod decode;
 pub mod draw;
 pub mod embed;
-pub mod error;
-pub mod generate;
-pub mod gpu;
+mod error;
+mod generate;
+mod gpu;
 pub mod graph;
 pub mod head;
 pub mod heads;
-pub mod launch;
+mod launch;
 pub mod matmul;
-pub mod model;
+mod model;
 pub mod moments;
 pub mod norm;
 pub mod offload;
@@ -30,10 +30,10 @@ pub mod random;
 pub mod reference;
 pub mod rope;
 pub mod rows;
-pub mod sample;
+mod sample;
 pub mod scratch;
-pub mod shape;
-pub mod step;
+mod shape;
+mod step;
 pub mod swiglu;
 pub mod watch;
 

@@ -1,8 +1,9 @@
 //! Matrix products through cuBLASLt: bf16 or f32 operands, f32 accumulation, bf16 or f32 results.
 //!
 //! Matrices are row-major here. cuBLASLt thinks in columns, so it is asked for the transposed result with the operands
-//! exchanged, which is the same memory. The algorithm is cuBLASLt's own first choice for the shape, asked once and kept;
-//! candidates are not raced against one another, because a choice by stopwatch would change results between runs.
+//! exchanged, which is the same memory. The algorithm of a product with a large weight matrix is the fastest of a trial of
+//! cuBLASLt's proposals at first use (see `tune`); the choice is kept on disk, because another algorithm may round differently
+//! and a machine should compute the same bits in every run. A small product takes cuBLASLt's first proposal.
 
 #![expect(unsafe_code, reason = "cuBLASLt is a C interface")]
 
@@ -23,7 +24,7 @@ mod tune;
 use plan::{Key, Plan};
 use tune::Choices;
 
-/// Scratch memory for split-K and the like; NVIDIA recommends 32 MiB for Hopper.
+/// Workspace for split-K and the like; NVIDIA recommends 32 MiB for Hopper.
 const WORKSPACE: usize = 32 << 20;
 
 /// Row-major matrix, `stride` elements from row to row.
@@ -35,7 +36,7 @@ pub struct Matrix<'a, T> {
     stride: usize,
 }
 
-/// Row-major matrix that is written.
+/// Mutable row-major matrix, `stride` elements from row to row.
 #[derive(Debug)]
 pub struct MatrixMut<'a, T> {
     view: ViewMut<'a, T>,
@@ -64,7 +65,7 @@ impl<'a, T> MatrixMut<'a, T> {
     }
 }
 
-/// Product to form from `a` and `b`.
+/// Product of `a` and `b` to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Product {
     /// A·Bᵀ: activations times a weight matrix stored [out, in].
@@ -75,7 +76,7 @@ pub enum Product {
     AtB,
 }
 
-/// Overwrite the result or add to it.
+/// Accumulation mode: overwrite the result, or add to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Store {
     Set,
@@ -83,6 +84,9 @@ pub enum Store {
 }
 
 /// cuBLASLt handle and the plans made so far.
+///
+/// Plans are never dropped, and their number is bounded by the callers: a model has a few shapes of matrices, and callers
+/// round the number of rows to few distinct values.
 pub struct Blas {
     handle: sys::cublasLtHandle_t,
     plans: Mutex<HashMap<Key, Plan>>,
@@ -94,7 +98,7 @@ unsafe impl Send for Blas {}
 unsafe impl Sync for Blas {}
 
 impl Blas {
-    /// `device` names the GPU: choices of algorithms are kept per GPU and version of cuBLASLt.
+    /// Opens cuBLASLt. `device` names the GPU: algorithm choices are kept per GPU and version of cuBLASLt.
     pub(crate) fn new(device: &str) -> Result<Self> {
         // SAFETY: only looks the library up.
         if !unsafe { sys::is_culib_present() } {
@@ -195,7 +199,7 @@ impl Matmul {
         self.spanned_queue::<T, O>(blas, key, pointers, alpha)
     }
 
-    /// Runs `body` with the plan of a product, made where it is new.
+    /// Runs `body` with the plan of a product, made at first use.
     fn plan<T: Float, O: Float>(blas: &Blas, key: Key, body: impl FnOnce(&Plan) -> Result<()>) -> Result<()> {
         let mut plans = blas.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.entry(key) {
@@ -214,20 +218,20 @@ impl Matmul {
         })
     }
 
-    /// Rank of the algorithm for a product: known from before, or the fastest of a trial.
+    /// Rank of the algorithm for a product: the stored one, else the fastest of a trial.
     fn chosen<T: Float, O: Float>(&self, blas: &Blas, key: Key, pointers: [u64; 3], len: usize) -> Result<usize> {
         if !tune::worthwhile(&key) {
             return Ok(0);
         }
         let known = blas.choices.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
         if let Some(rank) = known {
-            // Another number of tokens may have fewer proposals than the size that was tuned.
-            let there = Self::plan::<T, O>(blas, Key { choice: rank, ..key }, |_| Ok(())).is_ok();
-            return Ok(if there { rank } else { 0 });
+            return Self::usable::<T, O>(blas, Key { choice: rank, ..key });
         }
         // A trial may overwrite a result that is overwritten anyway; a result that is added to gets a separate buffer
-        // for the trial.
-        let trial = Buffer::<O>::zeros(&self.gpu, if key.into == Store::Add { len } else { 0 })?;
+        // for the trial, or no trial yet if there is no memory for it.
+        let Ok(trial) = Buffer::<O>::zeros(&self.gpu, if key.into == Store::Add { len } else { 0 }) else {
+            return Ok(0);
+        };
         let [b, a, c] = pointers;
         let to = if key.into == Store::Add { trial.view().pointer } else { c };
         let rank = tune::fastest(&self.gpu, &key, |choice| {
@@ -235,6 +239,16 @@ impl Matmul {
         })?;
         blas.choices.lock().unwrap_or_else(PoisonError::into_inner).put(&key, rank);
         Ok(rank)
+    }
+
+    /// The rank of a key, which has a plan afterwards. Another number of tokens may have fewer proposals than the size that was
+    /// tuned: the first proposal is then kept under this rank, so that the heuristic is not run again for every product.
+    fn usable<T: Float, O: Float>(blas: &Blas, key: Key) -> Result<usize> {
+        if Self::plan::<T, O>(blas, key, |_| Ok(())).is_err() {
+            let first = Plan::new(blas.handle, &Key { choice: 0, ..key }, T::CUDA, O::CUDA)?;
+            blas.plans.lock().unwrap_or_else(PoisonError::into_inner).insert(key, first);
+        }
+        Ok(key.choice)
     }
 
     fn queue(
@@ -246,21 +260,22 @@ impl Matmul {
         alpha: f32,
     ) -> Result<()> {
         let beta = if into == Store::Add { 1f32 } else { 0f32 };
+        let [b_layout, a_layout, c_layout] = plan.layouts();
         // SAFETY: the plan was made for these shapes, which were checked against the views; scalars are f32 and copied.
         unsafe {
             result::matmul(
                 handle,
-                plan.operation,
+                plan.operation(),
                 (&raw const alpha).cast(),
                 (&raw const beta).cast(),
                 b as *const c_void,
-                plan.layouts[0],
+                b_layout,
                 a as *const c_void,
-                plan.layouts[1],
+                a_layout,
                 c as *const c_void,
-                plan.layouts[2],
+                c_layout,
                 c as *mut c_void,
-                plan.layouts[2],
+                c_layout,
                 &raw const plan.algorithm,
                 self.workspace.view().pointer as *mut c_void,
                 WORKSPACE,

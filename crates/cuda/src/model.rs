@@ -9,16 +9,16 @@ use crate::error::{Result, ensure};
 use crate::gpu::Gpu;
 use crate::head::{self, Head};
 use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
-use crate::rope::{self, Heads, QkNorm, Rotation};
+use crate::rope::{self, Fused, Heads, QkNorm, Rotation};
 use crate::shape::{Layout, Shape};
 use crate::watch::Watch;
 use crate::{adamw, norm, random, swiglu};
 
-/// Packed tokens of one step.
+/// Packed batch of one step.
 #[derive(Debug)]
-pub struct Batch {
+pub(crate) struct Batch {
     pub(crate) ids: Ids,
-    /// Token each position is scored on; below zero for none.
+    /// Target token of each position; negative for none.
     pub(crate) target: Buffer<i32>,
     pub(crate) position: Buffer<i32>,
     pub(crate) plan: attention::Plan,
@@ -27,8 +27,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Sequences one after another; every token is scored on its successor, the last of a sequence on nothing.
-    pub fn packed(gpu: &Gpu, sequences: &[Vec<u32>], vocab: usize) -> Result<Self> {
+    /// Packed sequences; each token is scored on its successor, the last token of a sequence is not scored.
+    pub(crate) fn packed(gpu: &Gpu, sequences: &[Vec<u32>], vocab: usize) -> Result<Self> {
         let ids: Vec<u32> = sequences.concat();
         let successors = |s: &Vec<u32>| -> Vec<i32> { s[1..].iter().map(|&id| id as i32).chain([-1]).collect() };
         let target: Vec<i32> = sequences.iter().flat_map(successors).collect();
@@ -43,14 +43,14 @@ impl Batch {
         })
     }
 
-    pub fn tokens(&self) -> usize {
+    pub(crate) fn tokens(&self) -> usize {
         self.ids.len()
     }
 }
 
 /// Log-probability and entropy per token.
 #[derive(Debug)]
-pub struct Scores {
+pub(crate) struct Scores {
     pub logprob: Buffer<f32>,
     pub entropy: Buffer<f32>,
 }
@@ -60,22 +60,22 @@ impl Scores {
         Ok(Self { logprob: Buffer::uninit(gpu, tokens)?, entropy: Buffer::uninit(gpu, tokens)? })
     }
 
-    /// Destination of the head, with the sums that nobody reads afterwards.
+    /// Destination of the head, with scratch for the sums of exponentials.
     pub(crate) fn written<'a>(&'a mut self, lse: &'a mut Buffer<f32>) -> head::Scores<'a> {
         let Self { logprob, entropy } = self;
         head::Scores { logprob: logprob.view_mut(), entropy: entropy.view_mut(), lse: lse.view_mut() }
     }
 }
 
-/// Activation checkpointing: the activations a training step keeps for the backward; the rest is recomputed. Always
+/// Activation checkpointing: the activations a training step keeps for the backward pass; the rest is recomputed. Always
 /// kept: the two residual sums, qkv, and the attention's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
-    /// Rotated queries and keys; again costs a pass over memory.
+pub(crate) struct Keep {
+    /// Rotated queries and keys; recomputing them costs a pass over memory.
     pub rotated: bool,
-    /// Outputs of the two norms; again costs a pass over memory.
+    /// Outputs of the two norms; recomputing them costs a pass over memory.
     pub normed: bool,
-    /// Gates and ups of this many layers, the last ones; again costs a matrix product.
+    /// Number of layers, counted from the last, whose gates and ups are kept; recomputing them costs a matrix product.
     pub gate_up: usize,
 }
 
@@ -86,11 +86,11 @@ impl Default for Keep {
 }
 
 impl Keep {
-    /// For a pass without a backward.
+    /// For a forward pass without a backward pass.
     const NOTHING: Self = Self { rotated: false, normed: false, gate_up: 0 };
 }
 
-/// Activations the backward of one layer needs.
+/// Activations that the backward pass of one layer needs.
 #[derive(Debug)]
 pub(crate) struct Kept<T> {
     /// Residual sum before attention, and its norm.
@@ -122,7 +122,7 @@ pub(crate) enum Input<T> {
 
 /// Weights on one GPU in `T` (bf16, or f32 in tests), and everything a pass over them needs.
 #[derive(Debug)]
-pub struct Model<T> {
+pub(crate) struct Model<T> {
     pub(crate) gpu: Gpu,
     pub(crate) matmul: Matmul,
     pub(crate) shape: Shape,
@@ -130,12 +130,12 @@ pub struct Model<T> {
     pub(crate) weights: Buffer<T>,
     pub(crate) table: Buffer<f32>,
     pub(crate) positions: usize,
-    /// Tokens whose logits exist at one time.
+    /// Number of tokens whose logits exist at a time.
     pub chunk: usize,
     pub(crate) watch: Option<Watch>,
 }
 
-/// Weights in f32: matrices uniform with the deviation 0.02, norms 1.
+/// Random weights in f32: matrices uniform with standard deviation 0.02, norms 1.
 pub(crate) fn random_weights(gpu: &Gpu, layout: &Layout, seed: i32) -> Result<Buffer<f32>> {
     let mut weights = Buffer::zeros(gpu, layout.len)?;
     random::fill(gpu, &mut weights.view_mut(), seed, 0.0, 0.02 * 3f32.sqrt())?;
@@ -144,8 +144,8 @@ pub(crate) fn random_weights(gpu: &Gpu, layout: &Layout, seed: i32) -> Result<Bu
 }
 
 impl<T: Float> Model<T> {
-    /// Random weights: matrices uniform with the deviation 0.02, norms 1.
-    pub fn random(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
+    /// Random weights: matrices uniform with standard deviation 0.02, norms 1.
+    pub(crate) fn random(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
         let wide = random_weights(gpu, &Layout::new(&shape), seed)?;
         let mut weights = Buffer::uninit(gpu, wide.len())?;
         adamw::round_copy(gpu, wide.view(), &mut weights.view_mut())?;
@@ -168,7 +168,7 @@ impl<T: Float> Model<T> {
         })
     }
 
-    /// Notes an output of a kernel where the step is watched.
+    /// Notes an output of a kernel if the step is watched.
     pub(crate) fn saw(&self, layer: impl Into<Option<usize>>, what: &str, output: &Buffer<T>) -> Result<()> {
         let Some(watch) = &self.watch else { return Ok(()) };
         let name = match layer.into() {
@@ -178,19 +178,15 @@ impl<T: Float> Model<T> {
         watch.see(&self.gpu, name, output)
     }
 
-    pub fn gpu(&self) -> &Gpu {
-        &self.gpu
-    }
-
-    pub fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    pub fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    pub fn weights(&self) -> &Buffer<T> {
+    pub(crate) fn weights(&self) -> &Buffer<T> {
         &self.weights
     }
 
@@ -198,7 +194,7 @@ impl<T: Float> Model<T> {
         self.weights.view().slice(range.clone())
     }
 
-    /// Refuses sequences longer than the table of positions.
+    /// Rejects sequences longer than the table of positions.
     pub(crate) fn check(&self, batch: &Batch) -> Result<()> {
         ensure(batch.tokens() > 0 && batch.longest <= self.positions, "step", || {
             format!(
@@ -217,8 +213,8 @@ impl<T: Float> Model<T> {
         Ok(embedded)
     }
 
-    /// Log-probabilities and entropies without anything kept for a backward.
-    pub fn score(&self, batch: &Batch) -> Result<Scores> {
+    /// Log-probabilities and entropies, with nothing kept for a backward pass.
+    pub(crate) fn score(&self, batch: &Batch) -> Result<Scores> {
         self.check(batch)?;
         let mut input = Input::Embedding(self.embedded(batch)?);
         let mut last = None;
@@ -274,12 +270,15 @@ impl<T: Float> Model<T> {
         Rotation { table: self.table.view(), position: batch.position.view(), eps: self.shape.eps }
     }
 
+    pub(crate) fn fused<'a>(&'a self, layer: usize, batch: &'a Batch, qkv: View<'a, T>) -> Fused<'a, T> {
+        Fused { qkv, norm: Some(self.qk_norm(layer)), rotation: self.rotation(batch) }
+    }
+
     /// Rotated queries and keys.
     pub(crate) fn rotate(&self, layer: usize, batch: &Batch, qkv: View<'_, T>) -> Result<(Buffer<T>, Buffer<T>)> {
         let (tokens, heads) = (batch.tokens(), self.shape.heads);
         let (mut q, mut k) = (self.buffer(tokens * heads.q * heads.dim)?, self.buffer(tokens * heads.kv * heads.dim)?);
-        let norm = Some(self.qk_norm(layer));
-        rope::forward(&self.gpu, heads, qkv, norm, self.rotation(batch), &mut q.view_mut(), &mut k.view_mut())?;
+        rope::forward(&self.gpu, heads, self.fused(layer, batch, qkv), &mut q.view_mut(), &mut k.view_mut())?;
         Ok((q, k))
     }
 
@@ -292,7 +291,7 @@ impl<T: Float> Model<T> {
         }
     }
 
-    /// Norm of rows: (normed, rstd).
+    /// RMSNorm of rows: (normed, rstd).
     pub(crate) fn normed(&self, x: View<'_, T>, weight: &Range<usize>) -> Result<(Buffer<T>, Buffer<f32>)> {
         let mut y = self.buffer(x.len())?;
         let mut rstd = Buffer::uninit(&self.gpu, x.len() / weight.len())?;
@@ -301,7 +300,7 @@ impl<T: Float> Model<T> {
         Ok((y, rstd))
     }
 
-    /// Norm of the layer's input: (residual sum, normed, rstd). `previous` holds the sum that a delta is added to.
+    /// RMSNorm of the layer's input: (residual sum, normed, rstd). `previous` holds the sum that a delta is added to.
     pub(crate) fn enter(
         &self,
         previous: Option<&Buffer<T>>,
@@ -324,7 +323,7 @@ impl<T: Float> Model<T> {
         }
     }
 
-    /// Norm of a residual sum, where its output was not kept.
+    /// RMSNorm of a residual sum, recomputed unless its output was kept.
     pub(crate) fn again(&self, kept: Option<Buffer<T>>, r: &Buffer<T>, weight: &Range<usize>) -> Result<Buffer<T>> {
         match kept {
             Some(y) => Ok(y),
@@ -332,7 +331,7 @@ impl<T: Float> Model<T> {
         }
     }
 
-    /// One layer: (kept for the backward, output of the feed-forward, which the next norm adds).
+    /// Forward pass of one layer: (activations kept for the backward pass, output of the feed-forward, which the next norm adds).
     pub(crate) fn layer_forward(
         &self,
         layer: usize,

@@ -4,24 +4,24 @@ use crate::buffer::{Buffer, ViewMut};
 use crate::error::{Result, ensure};
 use crate::gpu::Gpu;
 
-/// Parameters that share the largest moment: the kernel's own constant.
+/// Block size of 8-bit moments, in parameters: the kernel's own constant.
 pub(crate) const BLOCK: usize = 256;
 
-/// Last codes of first and second moments: those of the block's largest.
+/// Largest codes of first and second moments: those of the block's largest value.
 const MOST: [u8; 2] = [120, 248];
-/// Bits of codes; the first moments' other one is their sign.
+/// Magnitude bits of codes; the remaining bit of first moments is the sign.
 const BITS: [u8; 2] = [127, 255];
 
-/// First and second moments.
+/// First and second moments of AdamW.
 #[derive(Debug)]
 pub enum Moments {
     /// 8 bytes per parameter.
     Full { m: Buffer<f32>, v: Buffer<f32> },
-    /// 2 bytes per parameter, and 8 for the largest of each block.
+    /// 2 bytes per parameter, and 8 per block for its largest moments.
     Packed { m: Buffer<u8>, v: Buffer<u8>, tops: Buffer<f32> },
 }
 
-/// Moments, or a part of them, that a step changes.
+/// Mutable view of moments, or of a part of them.
 #[derive(Debug)]
 pub enum MomentsMut<'a> {
     Full { m: ViewMut<'a, f32>, v: ViewMut<'a, f32> },
@@ -29,7 +29,7 @@ pub enum MomentsMut<'a> {
 }
 
 impl MomentsMut<'_> {
-    /// They are of `len` parameters.
+    /// True if they are the moments of `len` parameters.
     pub(crate) fn fit(&self, len: usize) -> bool {
         match self {
             Self::Full { m, v } => m.len() == len && v.len() == len,
@@ -44,7 +44,7 @@ impl Moments {
         Ok(Self::Full { m: Buffer::zeros(gpu, len)?, v: Buffer::zeros(gpu, len)? })
     }
 
-    /// As [`Moments::full`], in eight bits.
+    /// Like [`Moments::full`], in eight bits.
     pub fn packed(gpu: &Gpu, len: usize) -> Result<Self> {
         let tops = Buffer::zeros(gpu, 2 * len.div_ceil(BLOCK))?;
         Ok(Self::Packed { m: Buffer::zeros(gpu, len)?, v: Buffer::zeros(gpu, len)?, tops })
@@ -89,17 +89,17 @@ impl Moments {
     }
 }
 
-/// Share of the largest that has the bits of the last code once it is multiplied by this: a power of two.
+/// Scale, a power of two, that maps a share of the block's largest to a float whose leading bits are its code.
 fn shift(which: usize) -> f32 {
     f32::from_bits(u32::from(MOST[which]) << 20)
 }
 
-/// Share of the largest that a code, without its sign, stands for.
+/// Decoded code without its sign, as a share of the block's largest.
 fn level(code: u8, which: usize) -> f32 {
     f32::from_bits(u32::from(code) << 20) / shift(which)
 }
 
-/// Values of the codes of first (0) or second (1) moments; `tops` has both of each block.
+/// Decodes first (0) or second (1) moments; `tops` has the largest of both for each block.
 fn decoded(codes: &[u8], tops: &[f32], which: usize) -> Vec<f32> {
     let bits = BITS[which];
     let blocks = codes.chunks(BLOCK).zip(tops.chunks_exact(2));
@@ -110,7 +110,7 @@ fn decoded(codes: &[u8], tops: &[f32], which: usize) -> Vec<f32> {
     blocks.flat_map(|(codes, tops)| codes.iter().map(move |code| value(code, tops[which]))).collect()
 }
 
-/// Nearest codes of values, and the largest of each block.
+/// Encodes values by their nearest codes; the largest of each block goes to `tops`.
 fn encoded(values: &[f32], tops: &mut [f32], which: usize) -> Vec<u8> {
     let mut codes = Vec::with_capacity(values.len());
     for (values, tops) in values.chunks(BLOCK).zip(tops.chunks_exact_mut(2)) {

@@ -1,4 +1,4 @@
-//! RMSNorm with the residual addition fused in. Formulas and layout: `kernels/rms_norm.cu`.
+//! RMSNorm with fused residual addition. Formulas and layout: `kernels/rms_norm.cu`.
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
 
@@ -6,17 +6,17 @@ use crate::buffer::{Buffer, Float, View, ViewMut};
 use crate::error::{Result, ensure};
 use crate::gpu::{Gpu, Launch};
 
-/// Widest row: a thread owns eight columns, and a block has 1,024 threads.
+/// Maximum row width: a thread owns eight columns, and a block has 1,024 threads.
 pub const WIDEST: usize = 8192;
 
-/// Rows per processor up to which the forward gives each a block: a processor holds that many warps' loads at a time.
+/// Rows per processor up to which the forward pass gives each row a block: a processor holds that many warps' loads at a time.
 const FEW: usize = 8;
-/// Groups of 256 columns that a warp of the forward can hold, by kernel; bf16 only.
+/// Groups of 256 columns that a warp of the forward pass can hold, by kernel; bf16 only.
 const VECTORS: [usize; 4] = [4, 8, 10, 16];
-/// Threads of the backward that run on a processor at a time: it takes 64 registers each.
+/// Resident threads of the backward pass per processor: each takes 64 registers.
 const RESIDENT: usize = 1024;
 
-/// `y = norm(x) * w`, and `rstd` per row. With `delta`, the sum `x + delta` is normed and written to `sum`.
+/// RMSNorm `y = norm(x) * w`, and `rstd` per row. With `delta`, the sum `x + delta` is normalised, and written to `sum`.
 pub fn forward<T: Float>(
     gpu: &Gpu,
     x: View<'_, T>,
@@ -67,18 +67,24 @@ pub fn forward<T: Float>(
     unsafe { gpu.launch(launch, &args) }
 }
 
-/// Gradient of the normed sum, plus `above` (the gradient that reaches it past the norm), into `dr`; `dw` is added to.
-#[expect(clippy::too_many_arguments, reason = "gradients, activations and results of one kernel launch")]
+/// Inputs of the backward pass from the forward pass: the sum that was normalised, `rstd` per row, and the weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Saved<'a, T> {
+    pub r: View<'a, T>,
+    pub rstd: View<'a, f32>,
+    pub w: View<'a, T>,
+}
+
+/// Gradient of the sum `r`, plus `above` (the gradient that bypasses the norm), into `dr`; `dw` is accumulated.
 pub fn backward<T: Float>(
     gpu: &Gpu,
     dy: View<'_, T>,
-    r: View<'_, T>,
-    rstd: View<'_, f32>,
-    w: View<'_, T>,
+    saved: Saved<'_, T>,
     above: Option<View<'_, T>>,
     dr: &mut ViewMut<'_, T>,
     dw: &mut ViewMut<'_, f32>,
 ) -> Result<()> {
+    let Saved { r, rstd, w } = saved;
     let (dim, rows) = (w.len, rstd.len);
     let fits = dy.len == rows * dim && r.len == dy.len && dr.len == dy.len && dw.len == dim;
     ensure(
@@ -114,7 +120,7 @@ pub fn backward<T: Float>(
     column_sum(gpu, partial.view(), blocks, dw)
 }
 
-/// `out += sum of the rows`, in row order.
+/// Column sums: `out += sum of the rows`, in row order.
 pub(crate) fn column_sum(gpu: &Gpu, partial: View<'_, f32>, rows: usize, out: &mut ViewMut<'_, f32>) -> Result<()> {
     let dim = out.len;
     ensure(partial.len == rows * dim, "column_sum", || format!("{} is not {rows} rows of {dim}", partial.len))?;

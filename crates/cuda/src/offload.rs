@@ -1,5 +1,5 @@
-//! Moments in host memory: a step brings them to the device slice by slice and takes them back, copies in both directions beside
-//! the update of another slice.
+//! Optimizer offload: moments in host memory. A step brings them to the device and back slice by slice; copies in both
+//! directions overlap with the update of another slice.
 
 #![expect(unsafe_code, reason = "page-locked memory and copies go through the driver's C interface")]
 
@@ -15,12 +15,12 @@ use crate::error::{CudaError, Result, ensure};
 use crate::gpu::Gpu;
 use crate::moments::MomentsMut;
 
-/// Parameters of a slice: a copy long enough for the bus's full rate.
+/// Slice size in parameters: large enough for the full rate of the bus.
 const SLICE: usize = 1 << 24;
-/// Slices on the device at one time: one comes, one is updated, one goes.
+/// Number of slices on the device at a time: one arrives, one is updated, one leaves.
 const SLOTS: usize = 3;
 
-/// Page-locked host memory of f32 values, zeros at first.
+/// Page-locked host memory of f32 values, initially zeros.
 #[derive(Debug)]
 struct Pinned {
     gpu: Gpu,
@@ -69,12 +69,12 @@ impl Drop for Pinned {
     }
 }
 
-/// Slice's place on the device.
+/// Slot of a slice on the device.
 #[derive(Debug)]
 struct Slot {
     m: Buffer<f32>,
     v: Buffer<f32>,
-    /// After its last slice has gone back.
+    /// Event after its last slice has been copied back.
     free: Option<CudaEvent>,
 }
 
@@ -95,7 +95,7 @@ impl HostMoments {
         Ok(Self { gpu: gpu.clone(), m, v, inward: gpu.new_stream()?, outward: gpu.new_stream()? })
     }
 
-    /// Bytes of device memory that a step takes for moments of `len` parameters.
+    /// Device memory in bytes that a step takes for moments of `len` parameters.
     pub fn device_bytes(len: usize) -> u64 {
         let slots = len.div_ceil(SLICE).min(SLOTS);
         (2 * size_of::<f32>() * slots * len.min(SLICE)) as u64
@@ -114,7 +114,7 @@ impl HostMoments {
         Ok(())
     }
 
-    /// One step of AdamW, as [`adamw::step`]. Waits until the moments are back.
+    /// One step of AdamW, like [`adamw::step`]. Waits until the moments are back on the host.
     pub fn step<T: Float>(
         &mut self,
         factors: Factors,

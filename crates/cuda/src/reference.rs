@@ -51,7 +51,7 @@ fn rotate(n: &[f64], cos_sin: &[f64]) -> Vec<f64> {
     low.chain(high).collect()
 }
 
-/// Rotation back: the transpose of [`rotate`].
+/// Inverse rotation: the transpose of [`rotate`].
 fn rotate_back(n: &[f64], cos_sin: &[f64]) -> Vec<f64> {
     let half = n.len() / 2;
     let back: Vec<f64> = cos_sin.iter().enumerate().map(|(i, &x)| if i < half { x } else { -x }).collect();
@@ -62,7 +62,7 @@ fn rotate_back(n: &[f64], cos_sin: &[f64]) -> Vec<f64> {
 #[derive(Clone, Copy, Debug)]
 pub struct Rope<'a> {
     pub heads: Heads,
-    /// (queries, keys), each [head_dim]; none without qk-norm.
+    /// (queries, keys), each `[head_dim]`; absent without qk-norm.
     pub norm: Option<(&'a [f64], &'a [f64])>,
     pub table: &'a [f64],
     pub position: &'a [i32],
@@ -165,7 +165,7 @@ pub fn matmul_atb(a: &[f64], b: &[f64], k: usize) -> Vec<f64> {
     matmul_abt(&transpose(a, a.len() / k), &transpose(b, b.len() / k), k)
 }
 
-/// Log-probability of the target and entropy per row of logits; zeros where the target is below zero.
+/// Log-probability of the target and entropy per row of logits; zeros if the target is negative.
 pub fn head(logits: &[f64], target: &[i32]) -> (Vec<f64>, Vec<f64>) {
     let vocab = logits.len() / target.len();
     logits
@@ -187,7 +187,7 @@ fn log_softmax(row: &[f64]) -> Vec<f64> {
     row.iter().map(|x| x - lse).collect()
 }
 
-/// Gradient of the logits from the slopes of log-probability and entropy.
+/// Gradient of the logits from the gradients of log-probability and entropy.
 pub fn head_backward(logits: &[f64], target: &[i32], dlogprob: &[f64], dentropy: &[f64]) -> Vec<f64> {
     let vocab = logits.len() / target.len();
     let mut out = Vec::with_capacity(logits.len());
@@ -232,7 +232,7 @@ pub fn decode(heads: Heads, query: &[f64], k: &[f64], v: &[f64], keys: usize) ->
     o
 }
 
-/// Keys that a token sees: its ancestors' and those of its own node up to itself.
+/// Visible keys of a token: its ancestors' and those of its own node up to itself.
 fn visible(nodes: &[Node], token: usize) -> Vec<usize> {
     nodes
         .iter()

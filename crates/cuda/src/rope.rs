@@ -1,4 +1,4 @@
-//! Rotary position embedding with qk-norm fused in. Formulas and layout: `kernels/rope.cu`.
+//! Rotary position embedding (RoPE) with fused qk-norm. Formulas and layout: `kernels/rope.cu`.
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
 
@@ -26,27 +26,27 @@ impl Heads {
     }
 }
 
-/// Heads of a token that a group of lanes takes together.
+/// Number of heads of a token that a group of lanes processes together.
 const RUN: usize = 4;
-/// Threads of a block of the forward and of decoding; of the backward, which needs more registers.
+/// Threads per block: of the forward pass and of decoding, then of the backward pass, which needs more registers.
 const BLOCK: usize = 256;
 const BACKWARD: usize = 128;
-/// Blocks of the backward per processor: as many as run at a time.
+/// Resident blocks of the backward pass per processor.
 const RESIDENT: usize = 3;
 
 impl Heads {
-    /// Groups of lanes for a token: queries, then keys.
+    /// Number of groups of lanes for a token: queries, then keys.
     fn runs(&self) -> usize {
         self.q.div_ceil(RUN) + self.kv.div_ceil(RUN)
     }
 
-    /// Blocks of so many threads for `items` items, each of a group of lanes: 16 elements a lane.
+    /// Number of `threads`-wide blocks for `items` groups of lanes, each lane holding 16 elements.
     fn blocks(&self, items: usize, threads: usize) -> usize {
         (items * self.dim / 16).div_ceil(threads)
     }
 }
 
-/// Weights of the norms of queries and keys, each [head_dim].
+/// Weights of the norms of queries and keys, each `[head_dim]`.
 #[derive(Clone, Copy, Debug)]
 pub struct QkNorm<'a, T> {
     pub q: View<'a, T>,
@@ -60,6 +60,16 @@ pub struct Rotation<'a> {
     pub table: View<'a, f32>,
     pub position: View<'a, i32>,
     pub eps: f32,
+}
+
+/// Fused queries, keys and values of tokens, with the weights of qk-norm and the rotation.
+#[derive(Clone, Copy, Debug)]
+pub struct Fused<'a, T> {
+    /// [tokens, width], as [`Heads::qkv`] gives the width.
+    pub qkv: View<'a, T>,
+    /// Absent for models without qk-norm.
+    pub norm: Option<QkNorm<'a, T>>,
+    pub rotation: Rotation<'a>,
 }
 
 /// Table for plain rotary embedding: [positions, head_dim], cosines then sines.
@@ -77,14 +87,13 @@ pub fn table(positions: usize, head_dim: usize, theta: f64) -> Vec<f32> {
 pub fn forward<T: Float>(
     gpu: &Gpu,
     heads: Heads,
-    qkv: View<'_, T>,
-    norm: Option<QkNorm<'_, T>>,
-    rotation: Rotation<'_>,
+    fused: Fused<'_, T>,
     q: &mut ViewMut<'_, T>,
     k: &mut ViewMut<'_, T>,
 ) -> Result<()> {
+    let Fused { qkv, norm, rotation } = fused;
     let tokens = rotation.position.len;
-    check(heads, tokens, qkv.len, norm, rotation, (q.len, k.len))?;
+    check(heads, fused, (q.len, k.len))?;
     let kernel = format!("rope_forward_{}_{}", heads.dim, T::SUFFIX);
     let grid = (heads.blocks(tokens * heads.runs(), BLOCK) as u32, 1);
     let launch = Launch { module: "rope", kernel: &kernel, grid, block: BLOCK as u32, shared: 0 };
@@ -106,20 +115,18 @@ pub fn forward<T: Float>(
 }
 
 /// Gradient of qkv's query and key part from the gradients of rotated queries and keys; `dw` ([2, head_dim], queries then
-/// keys) is added to.
-#[expect(clippy::too_many_arguments, reason = "gradients, activations and results of one kernel launch")]
+/// keys) is accumulated.
 pub fn backward<T: Float>(
     gpu: &Gpu,
     heads: Heads,
     (dq, dk): (View<'_, T>, View<'_, T>),
-    qkv: View<'_, T>,
-    norm: Option<QkNorm<'_, T>>,
-    rotation: Rotation<'_>,
+    fused: Fused<'_, T>,
     dqkv: &mut ViewMut<'_, T>,
     dw: Option<&mut ViewMut<'_, f32>>,
 ) -> Result<()> {
+    let Fused { qkv, norm, rotation } = fused;
     let tokens = rotation.position.len;
-    check(heads, tokens, qkv.len, norm, rotation, (dq.len, dk.len))?;
+    check(heads, fused, (dq.len, dk.len))?;
     let fits = dqkv.len == qkv.len && dw.is_some() == norm.is_some();
     ensure(fits && dw.as_ref().is_none_or(|w| w.len == 2 * heads.dim), "rope backward", || {
         format!("dqkv {} for qkv {}; dw is [2, head_dim] with qk-norm and absent without", dqkv.len, qkv.len)
@@ -154,43 +161,38 @@ pub fn backward<T: Float>(
     }
 }
 
-/// One new token per sequence, for a paged cache: rotated queries to `q`, rotated keys and plain values to the slots of
-/// `k_pages` and `v_pages`. Whoever wrote `slot` answers for places within the cache; one below zero is not written.
-#[expect(clippy::too_many_arguments, reason = "inputs and results of one kernel launch")]
+/// Decoding into a paged cache, one new token per sequence: rotated queries to `q`, rotated keys and plain values to the
+/// slots of `k_pages` and `v_pages`. The caller must ensure that slots are within the cache; a negative slot is skipped.
 pub(crate) fn decode(
     gpu: &Gpu,
     heads: Heads,
-    qkv: View<'_, bf16>,
-    norm: Option<QkNorm<'_, bf16>>,
-    rotation: Rotation<'_>,
+    fused: Fused<'_, bf16>,
     slot: View<'_, i32>,
     q: &mut ViewMut<'_, bf16>,
     (k_pages, v_pages): (&mut ViewMut<'_, bf16>, &mut ViewMut<'_, bf16>),
 ) -> Result<()> {
-    into_pages(gpu, heads, qkv, norm, rotation, slot, q, Layer { k: k_pages.view(), v: v_pages.view() })
+    into_pages(gpu, heads, fused, slot, q, Layer { k: k_pages.view(), v: v_pages.view() })
 }
 
-/// Storage types that [`into_pages`] has a kernel for.
+/// True if [`into_pages`] has a kernel for the storage type.
 pub fn has_into_pages<T: Float>(heads: Heads) -> bool {
     T::SUFFIX == "bf16" && (heads.dim == 64 || heads.dim == 128)
 }
 
 /// Rotated queries of rows to `q`, rotated keys and plain values to their slots of a layer's pages: one launch instead of two.
-/// Whoever wrote `slot` answers for places within the cache; one below zero is not written.
-#[expect(clippy::too_many_arguments, reason = "inputs and results of one kernel launch")]
+/// The caller must ensure that slots are within the cache; a negative slot is skipped.
 pub fn into_pages<T: Float>(
     gpu: &Gpu,
     heads: Heads,
-    qkv: View<'_, T>,
-    norm: Option<QkNorm<'_, T>>,
-    rotation: Rotation<'_>,
+    fused: Fused<'_, T>,
     slot: View<'_, i32>,
     q: &mut ViewMut<'_, T>,
     layer: Layer<'_, T>,
 ) -> Result<()> {
     ensure(has_into_pages::<T>(heads), "rope decode", || format!("{heads:?} in {}", T::SUFFIX))?;
+    let Fused { qkv, norm, rotation } = fused;
     let tokens = rotation.position.len;
-    check(heads, tokens, qkv.len, norm, rotation, (q.len, tokens * heads.kv * heads.dim))?;
+    check(heads, fused, (q.len, tokens * heads.kv * heads.dim))?;
     ensure(slot.len == tokens, "rope decode", || format!("{} slots for {tokens} tokens", slot.len))?;
     let kernel = format!("rope_decode_{}", heads.dim);
     let grid = (heads.blocks(tokens * (heads.q + 2 * heads.kv), BLOCK) as u32, 1);
@@ -210,18 +212,13 @@ pub fn into_pages<T: Float>(
         heads.kv.into(),
         rotation.eps.into(),
     ];
-    // SAFETY: as rope_decode declares; lengths checked above, slots by whoever made them.
+    // SAFETY: as rope_decode declares; lengths checked above, slots by the caller.
     unsafe { gpu.launch(launch, &args) }
 }
 
-fn check<T>(
-    heads: Heads,
-    tokens: usize,
-    qkv: usize,
-    norm: Option<QkNorm<'_, T>>,
-    rotation: Rotation<'_>,
-    (q, k): (usize, usize),
-) -> Result<()> {
+fn check<T: Float>(heads: Heads, fused: Fused<'_, T>, (q, k): (usize, usize)) -> Result<()> {
+    let Fused { qkv, norm, rotation } = fused;
+    let (tokens, qkv) = (rotation.position.len, qkv.len);
     ensure(heads.dim == 64 || heads.dim == 128, "rope", || format!("heads of {}; 64 and 128 exist", heads.dim))?;
     let fits = qkv == tokens * heads.qkv() && q == tokens * heads.q * heads.dim && k == tokens * heads.kv * heads.dim;
     let norms = norm.is_none_or(|n| n.q.len == heads.dim && n.k.len == heads.dim);

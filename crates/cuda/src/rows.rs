@@ -1,4 +1,4 @@
-//! Rows of activations: biases, sums of rows, and the identity of a flat array. Formulas and layout: `kernels/rows.cu`.
+//! Row operations: biases, sums of rows, and the digest of a flat array. Formulas and layout: `kernels/rows.cu`.
 
 #![expect(unsafe_code, reason = "launches kernels; shapes are checked first")]
 
@@ -7,7 +7,7 @@ use crate::error::{Result, ensure};
 use crate::gpu::{Gpu, Launch};
 use crate::norm::column_sum;
 
-/// `x += bias`, row by row.
+/// Bias: `x += bias`, row by row.
 pub fn bias_add<T: Float>(gpu: &Gpu, x: &mut ViewMut<'_, T>, bias: View<'_, T>) -> Result<()> {
     ensure(bias.len > 0 && x.len.is_multiple_of(bias.len), "bias", || format!("{} onto {}", bias.len, x.len))?;
     let kernel = format!("bias_add_{}", T::SUFFIX);
@@ -17,7 +17,7 @@ pub fn bias_add<T: Float>(gpu: &Gpu, x: &mut ViewMut<'_, T>, bias: View<'_, T>) 
     unsafe { gpu.launch(launch, &[(&*x).into(), bias.into(), (x.len as i64).into(), bias.len.into()]) }
 }
 
-/// Adds the sum of the rows of `dy` to `out`.
+/// Bias gradient: adds the sum of the rows of `dy` to `out`.
 pub fn bias_sum<T: Float>(gpu: &Gpu, dy: View<'_, T>, out: &mut ViewMut<'_, f32>) -> Result<()> {
     let (width, rows) = (out.len, dy.len / out.len.max(1));
     ensure(width > 0 && dy.len == rows * width, "bias gradient", || format!("{} rows of {width}", dy.len))?;
@@ -31,17 +31,17 @@ pub fn bias_sum<T: Float>(gpu: &Gpu, dy: View<'_, T>, out: &mut ViewMut<'_, f32>
     column_sum(gpu, partial.view(), parts, out)
 }
 
-/// Runs of rows to be added up: `order` lists rows of the source, `starts` delimits the run of each row of the result.
+/// Runs of rows to sum: `order` lists rows of the source, `starts` delimits the run of each row of the result.
 #[derive(Debug)]
 pub struct Runs {
     order: Buffer<i32>,
     starts: Buffer<i32>,
-    /// Rows of the source.
+    /// Number of rows of the source.
     of: usize,
 }
 
 impl Runs {
-    /// Places of the source's rows in a result of `rows` rows.
+    /// Runs from the row of the result, out of `rows`, that each row of the source is added to.
     pub fn new(gpu: &Gpu, places: &[usize], rows: usize) -> Result<Self> {
         ensure(places.iter().all(|&p| p < rows), "rows", || format!("a row past {rows}"))?;
         let mut order: Vec<i32> = (0..places.len() as i32).collect();
@@ -61,7 +61,7 @@ impl Runs {
     }
 }
 
-/// `to[row]` = sum of the rows of `from` in its run; zeros where it has none.
+/// Segment sum: `to[row]` is the sum of the rows of `from` in its run, zeros for an empty run.
 pub fn gather_sum<T: Float>(gpu: &Gpu, from: View<'_, T>, runs: &Runs, to: &mut ViewMut<'_, T>) -> Result<()> {
     let rows = runs.starts.len() - 1;
     let dim = to.len / rows.max(1);
@@ -75,7 +75,7 @@ pub fn gather_sum<T: Float>(gpu: &Gpu, from: View<'_, T>, runs: &Runs, to: &mut 
     unsafe { gpu.launch(launch, &args) }
 }
 
-/// Identity of an array of whole 4-byte words: the same for the same bits on every GPU.
+/// Digest of an array of whole 4-byte words: the same for the same bits on every GPU.
 pub fn content<E: Element>(gpu: &Gpu, x: View<'_, E>) -> Result<[u64; 4]> {
     let bytes = x.len * size_of::<E>();
     ensure(bytes.is_multiple_of(4), "identity", || format!("{bytes} bytes"))?;

@@ -1,4 +1,4 @@
-//! Sampling on the device, and the state of the sequences it moves on. Formulas and layout: `kernels/sample.cu`.
+//! Sampling on the device, and the state of the sequences it advances. Formulas and layout: `kernels/sample.cu`.
 
 #![expect(unsafe_code, reason = "launches a kernel; shapes are checked first")]
 
@@ -8,19 +8,19 @@ use crate::gpu::{Arg, Gpu, Launch};
 
 /// Settings of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
-    /// Zero takes the likeliest token.
+pub(crate) struct Settings {
+    /// Temperature; 0: greedy.
     pub temperature: f32,
-    /// Least share of the likeliest token's probability; zero for none.
+    /// Min-p; 0: off.
     pub min_p: f32,
-    /// Mass of the likeliest tokens kept; one for all.
+    /// Top-p (nucleus); 1: off.
     pub top_p: f32,
-    /// Number of the likeliest tokens kept; none for all.
+    /// Top-k; `None`: off.
     pub top_k: Option<u32>,
     pub seed: u64,
-    /// Most new tokens.
+    /// Maximum number of new tokens.
     pub new_tokens: usize,
-    /// Token that ends the sequence (and is its last).
+    /// Stop token, the last of the sequence.
     pub stop: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ impl Settings {
 
 /// Sequences on the device, one row each: read by the decoding step and advanced by [`sample`].
 #[derive(Debug)]
-pub struct Rows {
+pub(crate) struct Rows {
     settings: Buffer<f32>,
     limits: Buffer<i32>,
     seeds: Buffer<i32>,
@@ -70,20 +70,20 @@ pub struct Rows {
     done: Buffer<i32>,
     tokens: Buffer<i32>,
     logprobs: Buffer<f32>,
-    /// Most new tokens per row.
+    /// Maximum number of new tokens per row.
     capacity: usize,
     sequences: usize,
 }
 
 /// New tokens of one sequence and their log-probabilities (temperature 1, nothing excluded).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sampled {
+pub(crate) struct Sampled {
     pub tokens: Vec<u32>,
     pub logprobs: Vec<f32>,
 }
 
 impl Rows {
-    pub fn new(gpu: &Gpu, rows: usize, stride: usize, capacity: usize) -> Result<Self> {
+    pub(crate) fn new(gpu: &Gpu, rows: usize, stride: usize, capacity: usize) -> Result<Self> {
         let zeros = |len| Buffer::<i32>::zeros(gpu, len);
         Ok(Self {
             settings: Buffer::zeros(gpu, rows * 4)?,
@@ -106,7 +106,7 @@ impl Rows {
 
     /// Begins new sequences, one per settings: prompts of `prompts` tokens are in the cache, in the pages of `tables`. Rows
     /// beyond them are done from the start.
-    pub fn begin(&mut self, all: &[Settings], prompts: &[usize], tables: &[Vec<usize>]) -> Result<()> {
+    pub(crate) fn begin(&mut self, all: &[Settings], prompts: &[usize], tables: &[Vec<usize>]) -> Result<()> {
         let fits = all.len() <= self.sequences && prompts.len() == all.len() && tables.len() == all.len();
         ensure(fits, "sampling", || format!("{} sequences for {} rows", all.len(), self.sequences))?;
         for ((settings, &prompt), pages) in all.iter().zip(prompts).zip(tables) {
@@ -138,13 +138,13 @@ impl Rows {
         self.done.write(&padded(vec![0; all.len()], 1, 1))
     }
 
-    /// Every sequence has ended. Waits for the device.
-    pub fn all_done(&self) -> Result<bool> {
+    /// True if every sequence has ended. Waits for the device.
+    pub(crate) fn all_done(&self) -> Result<bool> {
         Ok(self.done.read()?.iter().all(|&d| d != 0))
     }
 
-    /// Tokens the first `count` sequences have drawn.
-    pub fn read(&self, count: usize) -> Result<Vec<Sampled>> {
+    /// Tokens that the first `count` sequences have drawn.
+    pub(crate) fn read(&self, count: usize) -> Result<Vec<Sampled>> {
         let (counts, tokens, logprobs) = (self.count.read()?, self.tokens.read()?, self.logprobs.read()?);
         (0..count)
             .map(|row| {
@@ -161,7 +161,7 @@ impl Rows {
 }
 
 /// Draws one token for each row of `logits` ([rows, stride] f32) and advances the rows.
-pub fn sample(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, rows: &mut Rows, count: usize) -> Result<()> {
+pub(crate) fn sample(gpu: &Gpu, logits: View<'_, f32>, vocab: usize, rows: &mut Rows, count: usize) -> Result<()> {
     let stride = vocab.next_multiple_of(8);
     ensure(count <= rows.sequences && logits.len == count * stride, "sampling", || {
         format!("{} logits for {count} of {} rows", logits.len, rows.sequences)

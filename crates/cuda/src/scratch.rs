@@ -1,7 +1,7 @@
-//! Memory for the results of a recorded step.
+//! Scratch memory for the results of a recorded step.
 //!
 //! A CUDA graph keeps the addresses it was recorded with, so buffers of a recorded step cannot come from the device's pool. They
-//! are cut out of blocks that this file keeps: first fit, by address, so that the same requests in the same order get the same
+//! are allocated from blocks kept here: first fit, by address, so that the same requests in the same order get the same
 //! places. All graphs of one stream may share a scratch, because they run one after the other and keep nothing.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,10 +11,10 @@ use crate::buffer::{ALIGNMENT, Buffer};
 use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
 
-/// Smallest block that is taken from the device.
+/// Minimum size of a block taken from the device, in bytes.
 const BLOCK: usize = 64 << 20;
 
-/// Blocks of device memory and the buffers cut out of them.
+/// Blocks of device memory and the buffers allocated from them.
 #[derive(Debug)]
 pub struct Scratch {
     gpu: Gpu,
@@ -71,7 +71,7 @@ impl Places {
         self.free.insert(address, len);
     }
 
-    /// The first run that is long enough.
+    /// First fit: takes the first run that is long enough.
     fn take(&mut self, bytes: usize) -> Option<u64> {
         let bytes = bytes.next_multiple_of(ALIGNMENT);
         let (&address, &len) = self.free.iter().find(|&(_, &len)| len >= bytes)?;

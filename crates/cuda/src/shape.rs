@@ -6,7 +6,7 @@ use crate::rope::Heads;
 
 /// Dimensions of a model with tied embeddings.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub(crate) struct Shape {
     pub layers: usize,
     pub dim: usize,
     pub heads: Heads,
@@ -18,13 +18,13 @@ pub struct Shape {
 
 impl Shape {
     /// Qwen3-0.6B.
-    pub fn qwen3_06b() -> Self {
+    pub(crate) fn qwen3_06b() -> Self {
         let heads = Heads { q: 16, kv: 8, dim: 128 };
         Self { layers: 28, dim: 1024, heads, ffn: 3072, vocab: 151_936, theta: 1e6, eps: 1e-6 }
     }
 
     /// Qwen3-4B.
-    pub fn qwen3_4b() -> Self {
+    pub(crate) fn qwen3_4b() -> Self {
         let heads = Heads { q: 32, kv: 8, dim: 128 };
         Self { layers: 36, dim: 2560, heads, ffn: 9728, ..Self::qwen3_06b() }
     }
@@ -32,19 +32,19 @@ impl Shape {
 
 /// Position of each tensor in the flat arrays.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub(crate) struct Layout {
     /// [vocab, dim].
     pub embedding: Range<usize>,
     pub layers: Vec<LayerLayout>,
     pub final_norm: Range<usize>,
-    /// Weights of all norms, stored contiguously so that their gradients, which are sums, are cleared at once.
+    /// Weights of all norms, contiguous so that their gradients, which are accumulated, are cleared at once.
     pub norms: Range<usize>,
     pub len: usize,
 }
 
 /// Tensors of one layer; matrices are [out, in].
 #[derive(Clone, Debug)]
-pub struct LayerLayout {
+pub(crate) struct LayerLayout {
     pub norm1: Range<usize>,
     pub qkv: Range<usize>,
     /// [2, head_dim]: weights of the norms of queries and keys.
@@ -57,7 +57,7 @@ pub struct LayerLayout {
 }
 
 impl Layout {
-    pub fn new(shape: &Shape) -> Self {
+    pub(crate) fn new(shape: &Shape) -> Self {
         let mut len = 0;
         let mut next = |size: usize| {
             let at = len..len + size;

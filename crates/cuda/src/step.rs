@@ -16,44 +16,44 @@ use crate::error::{CudaError, Result};
 use crate::gpu::Gpu;
 use crate::head;
 use crate::matmul::{Matrix, MatrixMut, Product, Store};
-pub use crate::model::{Batch, Keep, Scores};
+pub(crate) use crate::model::{Batch, Keep, Scores};
 use crate::model::{Input, Kept, KeptAttention, Model, random_weights};
 use crate::moments::Moments;
 use crate::rope::{self, Heads};
-pub use crate::shape::{LayerLayout, Layout, Shape};
+pub(crate) use crate::shape::{LayerLayout, Layout, Shape};
 use crate::watch::Watch;
 use crate::{norm, swiglu};
 
 /// Model, gradient and optimizer state on one GPU.
 #[derive(Debug)]
-pub struct Trainer<T> {
+pub(crate) struct Trainer<T> {
     model: Model<T>,
-    /// Bits of the master weights that bf16 weights lack.
+    /// Low bits of the master weights, which bf16 weights lack.
     low: Option<Buffer<i16>>,
     moments: Moments,
     grad: Buffer<f32>,
-    /// No gradient has been added since it was cleared: matrices are then written rather than added to.
+    /// True if no gradient has been added since it was cleared: matrices are then overwritten rather than accumulated.
     fresh: bool,
     pub keep: Keep,
-    /// Output that tests make not finite.
+    /// Name of an output that tests make non-finite.
     poisoned: Option<String>,
 }
 
 impl<T: Float> Trainer<T> {
-    /// Random weights: matrices uniform with the deviation 0.02, norms 1.
-    pub fn random(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
+    /// Random weights: matrices uniform with standard deviation 0.02, norms 1.
+    pub(crate) fn random(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
         let master = random_weights(gpu, &Layout::new(&shape), seed)?;
         Self::new(gpu, shape, positions, master, Moments::full)
     }
 
-    /// As [`Trainer::random`], with 8-bit moments.
-    pub fn random_packed(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
+    /// Like [`Trainer::random`], with 8-bit moments.
+    pub(crate) fn random_packed(gpu: &Gpu, shape: Shape, positions: usize, seed: i32) -> Result<Self> {
         let master = random_weights(gpu, &Layout::new(&shape), seed)?;
         Self::new(gpu, shape, positions, master, Moments::packed)
     }
 
     /// Weights from the host, in the order of [`Layout`].
-    pub fn from_weights(gpu: &Gpu, shape: Shape, positions: usize, weights: &[f32]) -> Result<Self> {
+    pub(crate) fn from_weights(gpu: &Gpu, shape: Shape, positions: usize, weights: &[f32]) -> Result<Self> {
         Self::new(gpu, shape, positions, Buffer::from_slice(gpu, weights)?, Moments::full)
     }
 
@@ -82,27 +82,27 @@ impl<T: Float> Trainer<T> {
     }
 
     /// Current weights, read in place by whatever samples during training.
-    pub fn model(&self) -> &Model<T> {
+    pub(crate) fn model(&self) -> &Model<T> {
         &self.model
     }
 
-    pub fn model_mut(&mut self) -> &mut Model<T> {
+    pub(crate) fn model_mut(&mut self) -> &mut Model<T> {
         &mut self.model
     }
 
-    pub fn grad(&self) -> &Buffer<f32> {
+    pub(crate) fn grad(&self) -> &Buffer<f32> {
         &self.grad
     }
 
-    /// Forgets the gradient. Only the norms' is cleared: the next pass writes the matrices' whole.
-    pub fn zero_grad(&mut self) -> Result<()> {
+    /// Clears the gradient. Only the norms' is zeroed: the next pass overwrites the matrices' completely.
+    pub(crate) fn zero_grad(&mut self) -> Result<()> {
         self.fresh = true;
         let norms = self.model.layout.norms.clone();
         self.grad.view_mut().slice(norms).clear(&self.model.gpu)
     }
 
     /// Scores of the batch; the gradient of `sum(dlogprob * logprob)` is added to [`Self::grad`].
-    pub fn forward_backward(&mut self, batch: &Batch, dlogprob: View<'_, f32>) -> Result<Scores> {
+    pub(crate) fn forward_backward(&mut self, batch: &Batch, dlogprob: View<'_, f32>) -> Result<Scores> {
         let model = &self.model;
         model.check(batch)?;
         let mut kept: Vec<Kept<T>> = Vec::with_capacity(model.shape.layers);
@@ -122,9 +122,9 @@ impl<T: Float> Trainer<T> {
         Ok(scores)
     }
 
-    /// A whole step: scores and the gradient's norm before clipping. A gradient that is not finite changes no weight; the
-    /// error names the kernel output in which it began.
-    pub fn step(
+    /// Training step: scores and the gradient norm before clipping. A non-finite gradient changes no weight; the error names
+    /// the kernel output in which it began.
+    pub(crate) fn step(
         &mut self,
         batch: &Batch,
         dlogprob: View<'_, f32>,
@@ -143,7 +143,7 @@ impl<T: Float> Trainer<T> {
         Err(CudaError::NotFinite { what })
     }
 
-    /// Repeats a pass under a watch: name of the first output that is not finite.
+    /// Reruns a pass under a watch: name of the first non-finite output.
     fn first_not_finite(&mut self, batch: &Batch, dlogprob: View<'_, f32>) -> Result<Option<String>> {
         let poisoned = self.poisoned.clone();
         self.model.watch = Some(Watch::new(&self.model.gpu, true, poisoned)?);
@@ -155,7 +155,7 @@ impl<T: Float> Trainer<T> {
         watch.map_or(Ok(None), |w| w.found())
     }
 
-    /// Names of a pass's outputs in order, for tests.
+    /// Names of the outputs of a pass in order, for tests.
     pub(crate) fn outputs(&mut self, batch: &Batch, dlogprob: View<'_, f32>) -> Result<Vec<String>> {
         self.model.watch = Some(Watch::new(&self.model.gpu, false, None)?);
         self.zero_grad()?;
@@ -165,7 +165,7 @@ impl<T: Float> Trainer<T> {
         Ok(watch.map(|w| w.names()).unwrap_or_default())
     }
 
-    /// Makes one output not finite in every pass from now on, for tests.
+    /// Makes one output non-finite in every pass from now on, for tests.
     pub(crate) fn poison(&mut self, output: Option<&str>) -> Result<()> {
         self.poisoned = output.map(str::to_owned);
         self.model.watch = output.map(|name| Watch::new(&self.model.gpu, false, Some(name.to_owned()))).transpose()?;
@@ -178,7 +178,7 @@ impl<T: Float> Trainer<T> {
     }
 
     /// Clips by the global norm and updates the weights. The norm stays on the device until it is read.
-    pub fn update(&mut self, settings: AdamW, max_norm: Option<f32>) -> Result<Norm> {
+    pub(crate) fn update(&mut self, settings: AdamW, max_norm: Option<f32>) -> Result<Norm> {
         let norm = Norm::of(&self.model.gpu, self.grad.view(), max_norm)?;
         let (gpu, weights, grad) = (&self.model.gpu, &mut self.model.weights, self.grad.view());
         let mut parameters = Parameters { weight: weights.view_mut(), low: self.low.as_mut().map(Buffer::view_mut) };
@@ -249,9 +249,10 @@ impl<T: Float> Trainer<T> {
     ) -> Result<Buffer<T>> {
         let Self { model, grad, .. } = self;
         let mut dr = model.buffer(dy.len())?;
-        let (w, mut grad) = (model.weight(weight), grad.view_mut());
-        let (above, dw) = (above.map(Buffer::view), &mut grad.slice(weight.clone()));
-        norm::backward(&model.gpu, dy.view(), r.view(), rstd.view(), w, above, &mut dr.view_mut(), dw)?;
+        let saved = norm::Saved { r: r.view(), rstd: rstd.view(), w: model.weight(weight) };
+        let (above, mut grad) = (above.map(Buffer::view), grad.view_mut());
+        let dw = &mut grad.slice(weight.clone());
+        norm::backward(&model.gpu, dy.view(), saved, above, &mut dr.view_mut(), dw)?;
         Ok(dr)
     }
 
@@ -339,8 +340,8 @@ impl<T: Float> Trainer<T> {
         let at = model.layout.layers[layer].qk_norm.clone();
         let (pair, mut grad) = ((dq.view(), dk.view()), grad.view_mut());
         let dw = Some(&mut grad.slice(at));
-        let (norm, rotation) = (Some(model.qk_norm(layer)), model.rotation(batch));
-        rope::backward(&model.gpu, heads, pair, qkv.view(), norm, rotation, &mut dqkv.view_mut(), dw)?;
+        let fused = model.fused(layer, batch, qkv.view());
+        rope::backward(&model.gpu, heads, pair, fused, &mut dqkv.view_mut(), dw)?;
         Ok(dqkv)
     }
 }

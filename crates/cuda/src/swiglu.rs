@@ -6,7 +6,7 @@ use crate::buffer::{Float, View, ViewMut};
 use crate::error::{Result, ensure};
 use crate::gpu::{Gpu, Launch};
 
-/// `out = silu(gate) * up` for rows of gates followed by ups.
+/// SwiGLU: `out = silu(gate) * up` for rows of gates followed by ups.
 pub fn forward<T: Float>(gpu: &Gpu, gate_up: View<'_, T>, out: &mut ViewMut<'_, T>, dim: usize) -> Result<()> {
     check(gate_up.len, out.len, dim)?;
     let kernel = format!("swiglu_forward_{}", T::SUFFIX);
@@ -14,7 +14,7 @@ pub fn forward<T: Float>(gpu: &Gpu, gate_up: View<'_, T>, out: &mut ViewMut<'_, 
     unsafe { gpu.launch(launch(&kernel, out.len), &[gate_up.into(), (&*out).into(), (out.len / 8).into(), dim.into()]) }
 }
 
-/// Gradient of gates and ups; `again`, where given, receives the forward's output once more.
+/// Gradient of gates and ups; `again`, if given, receives the output of the forward pass once more.
 pub fn backward<T: Float>(
     gpu: &Gpu,
     dout: View<'_, T>,

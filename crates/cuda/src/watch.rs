@@ -1,5 +1,5 @@
-//! Watch over the outputs of a step's kernels: finds the first that is not finite. Off except for a step that went
-//! wrong, which is then repeated under it.
+//! Watch for non-finite kernel outputs: finds the first of a step. It is on only when a step that went wrong is rerun.
+//! [`finite`] checks one buffer, such as the weights after a step.
 
 #![expect(unsafe_code, reason = "launches kernels over buffers just written")]
 
@@ -9,19 +9,26 @@ use crate::buffer::{Buffer, Float};
 use crate::error::Result;
 use crate::gpu::{Gpu, Launch};
 
-/// Outputs seen so far, by name, and the number of the first that was not finite.
+/// True if every element is a finite number. Waits for the device.
+pub fn finite<T: Float>(gpu: &Gpu, output: &Buffer<T>) -> Result<bool> {
+    let watch = Watch::new(gpu, true, None)?;
+    watch.see(gpu, String::new(), output)?;
+    Ok(watch.found()?.is_none())
+}
+
+/// Watch: names of the outputs seen so far, and the index of the first that was not finite.
 #[derive(Debug)]
 pub struct Watch {
     names: Mutex<Vec<String>>,
     flag: Buffer<i32>,
-    /// Look at the outputs; without it they are only counted.
+    /// True to check the outputs; otherwise they are only counted.
     looks: bool,
-    /// Output that is made not finite, for tests.
+    /// Name of an output to make non-finite, for tests.
     poisoned: Option<String>,
 }
 
 impl Watch {
-    /// A watch that `looks` at outputs or only counts them. The output named `poisoned` is made not finite, for tests.
+    /// Watch that checks outputs if `looks`, else only counts them. The output named `poisoned` is made non-finite, for tests.
     pub fn new(gpu: &Gpu, looks: bool, poisoned: Option<String>) -> Result<Self> {
         let mut flag = Buffer::uninit(gpu, 1)?;
         // A number that no output has, without a wait for the device.
@@ -29,7 +36,7 @@ impl Watch {
         Ok(Self { names: Mutex::default(), flag, looks, poisoned })
     }
 
-    /// Notes an output just written.
+    /// Records an output just written.
     pub fn see<T: Float>(&self, gpu: &Gpu, name: String, output: &Buffer<T>) -> Result<()> {
         let poisoned = self.poisoned.as_ref() == Some(&name);
         let index = {
@@ -65,7 +72,7 @@ impl Watch {
         Ok(usize::try_from(first).ok().and_then(|i| names.get(i).cloned()))
     }
 
-    /// Every output seen, in order.
+    /// Names of all outputs seen, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -20,6 +20,13 @@ fn every_missing_piece_names_its_fix() {
         (CudaError::NoCublasLt, ["libcublasLt.so", "LD_LIBRARY_PATH"]),
         (CudaError::OutOfMemory { asked: 5, free: 3, total: 4 }, ["3 of 4 free", "smaller batch"]),
         (CudaError::NotFinite { what: "layer 3, gate_up".into() }, ["layer 3, gate_up", "learning rate"]),
+        (
+            CudaError::Driver { call: "cuLaunchKernel", what: "illegal address".into() },
+            ["cuLaunchKernel", "nvidia-smi"],
+        ),
+        (CudaError::Cublas { call: "cublasLtMatmul", what: "not supported".into() }, ["cublasLtMatmul", "cuBLAS"]),
+        (CudaError::Nvrtc { call: "nvrtcVersion", what: "internal error".into() }, ["nvrtcVersion", "toolkit"]),
+        (CudaError::Shape { kernel: "rope", what: "heads of 96".into() }, ["rope: heads of 96", "report"]),
         (architecture, ["Tesla V100 (compute capability 7.0)", "another GPU"]),
     ] {
         let text = error.to_string();

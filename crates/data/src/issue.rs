@@ -12,6 +12,15 @@ pub enum IssueKind {
     Repaired,
 }
 
+/// Cause of an issue, as far as it matters to readers of the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Cause {
+    #[default]
+    Form,
+    /// A task with the same key was read before.
+    Duplicate,
+}
+
 /// Row that was dropped or repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issue {
@@ -25,6 +34,8 @@ pub struct Issue {
     pub field: String,
     pub reason: String,
     pub fix: String,
+    #[serde(skip)]
+    pub(crate) cause: Cause,
 }
 
 impl Issue {

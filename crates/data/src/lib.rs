@@ -13,7 +13,7 @@ pub mod manifest;
 mod parquet_rows;
 pub mod read;
 mod scan;
-pub mod source;
+mod source;
 pub mod split;
 pub mod stats;
 pub mod table;

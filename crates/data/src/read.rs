@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::forms::{self, Context, Trouble, domain_of, side_of};
 use crate::hash::{hash64, of_json};
+use crate::issue::Cause;
 use crate::scan::{Element, Elements};
 use crate::source::Source;
 use crate::{DataError, Issue, IssueKind, Place, Row};
@@ -202,15 +203,16 @@ impl OneFile<'_> {
         let before = self.reader.seen.insert(key, content)?;
         // Later ones are still compared with the first.
         self.reader.seen.insert(key, before);
-        Some(if before == content {
+        let trouble = if before == content {
             Trouble::new("key", "duplicate: the same task was read before", "remove one of the two")
         } else {
             Trouble::new("key", "duplicate key: another task of this key was read before", "give one another key")
-        })
+        };
+        Some(Trouble { cause: Cause::Duplicate, ..trouble })
     }
 
     fn issue(&self, kind: IssueKind, line: u64, key: Option<String>, trouble: Trouble) -> Item {
-        let Trouble { field, reason, fix } = trouble;
-        Item::Issue(Issue { kind, file: self.name.to_string(), line, key, field: field.into(), reason, fix })
+        let Trouble { field, reason, fix, cause } = trouble;
+        Item::Issue(Issue { kind, file: self.name.to_string(), line, key, field: field.into(), reason, fix, cause })
     }
 }

@@ -27,7 +27,7 @@ enum Where {
 
 impl Source {
     /// Opens `-`, a path or a URL. Directories give each of their task files.
-    pub fn all(name: &str) -> Result<Vec<Self>, DataError> {
+    pub(crate) fn all(name: &str) -> Result<Vec<Self>, DataError> {
         if name == "-" {
             return Ok(vec![Self { name: "<stdin>".into(), place: Where::Fetched(stdin()?) }]);
         }
@@ -60,14 +60,14 @@ impl Source {
     }
 
     /// The end of its name without `.zst`: `jsonl` of `tasks.jsonl.zst`.
-    pub fn extension(&self) -> &str {
+    pub(crate) fn extension(&self) -> &str {
         let name = self.name.split(['?', '#']).next().unwrap_or_default();
         let name = name.strip_suffix(".zst").unwrap_or(name);
         name.rsplit_once('.').map_or("", |(_, extension)| extension)
     }
 
     /// Its bytes, decompressed if the name ends in `.zst`.
-    pub fn open(&self) -> Result<Box<dyn BufRead>, DataError> {
+    pub(crate) fn open(&self) -> Result<Box<dyn BufRead>, DataError> {
         let read = |source| DataError::Read { path: self.name.clone(), source };
         let file = File::open(self.path()).map_err(read)?;
         if self.name.ends_with(".zst") {

@@ -15,19 +15,20 @@ use hone_engine::{Config, Forest, GeneratorSettings, Keep, LossGradients, Net, P
 use hone_trace::{Digest, LeanState};
 
 use crate::batch::rounded;
+use crate::body::Body;
 use crate::cuda::{Cuda, Spec, fault};
 use crate::decode::Decoder;
 use crate::flat::Flat;
-use crate::forward::{Activations, Body};
+use crate::forward::Activations;
 use crate::lora::AdapterWeights;
 use crate::memory::PassSize;
 use crate::moments::{MomentStore, Moments};
 use crate::pages::Pages;
 use crate::weights::Parameters;
 
-/// Prompt tokens of one decoding step: a GPU computes thousands of rows in the time of a few hundred.
+/// Chunked prefill: prompt tokens per decoding step. A GPU computes thousands of rows in the time of a few hundred.
 const PREFILL: usize = 8192;
-/// Share of the free memory that keys and values may take.
+/// Share of the free memory that the KV cache may take.
 const CACHE: f64 = 0.3;
 
 /// Weights of one policy version, and the model's dimensions.
@@ -55,6 +56,10 @@ impl<T: Float> Backend for Cuda<T> {
         weights.values.read()
     }
 
+    fn finite(weights: &Weights<T>) -> Result<bool> {
+        weights.values.finite()
+    }
+
     fn digest(&self, weights: &Weights<T>) -> Digest {
         weights.values.digest()
     }
@@ -71,6 +76,10 @@ impl<T: Float> Backend for Cuda<T> {
 
     fn read_adapter(weights: &AdapterWeights<T>) -> Result<Cow<'_, [f32]>> {
         weights.values.read()
+    }
+
+    fn finite_adapter(weights: &AdapterWeights<T>) -> Result<bool> {
+        weights.values.finite()
     }
 
     fn digest_adapter(&self, weights: &AdapterWeights<T>) -> Digest {
@@ -111,7 +120,9 @@ impl<T: Float> Backend for Cuda<T> {
     }
 
     fn pages(&self, config: &Config) -> Pages<T> {
-        Pages::new(&self.shared, config, wide(config.heads.dim).unwrap_or(config.heads.dim))
+        let page = self.bytes(config, Need::Page).max(1);
+        let most = usize::try_from(self.serving().memory_limit / page).unwrap_or(usize::MAX);
+        Pages::new(&self.shared, config, wide(config.heads.dim).unwrap_or(config.heads.dim), most)
     }
 
     fn bytes(&self, config: &Config, need: Need) -> u64 {
@@ -131,10 +142,6 @@ impl<T: Float> Backend for Cuda<T> {
         self.shared.gpu.available().ok()
     }
 
-    fn element(&self) -> u64 {
-        size_of::<T>() as u64
-    }
-
     fn kept_layers(&self, config: &Config, rows: usize, keep: Keep, bytes: u64) -> Option<usize> {
         let pass = PassSize::all_scored(config, rounded(rows), keep, size_of::<T>() as u64);
         (keep == Keep::Everything).then(|| pass.gates(bytes))
@@ -150,7 +157,7 @@ impl<T: Float> Backend for Cuda<T> {
         (optimizer_bytes < self.moments.bytes(parameters)).then_some(LeanState { setting, optimizer_bytes })
     }
 
-    /// Products of a few rows and of many are different kernels.
+    /// False: products of a few rows and of many are different kernels.
     fn exact(&self) -> bool {
         false
     }

@@ -9,12 +9,13 @@ use hone_cuda::rope::Rotation;
 use hone_cuda::{Buffer, Float, View, ViewMut, embed, heads, norm, rope, rows, swiglu};
 use hone_engine::{EngineError, LossGradients, Result, Trained};
 
+use crate::body::{Body, Entry, Projection, Split};
 use crate::cuda::{Cuda, fault};
-use crate::forward::{Activations, Body, Entry, Kept, Layer, Projection, Split, State, Stay};
+use crate::forward::{Activations, Kept, Layer, State, Stay};
 
 /// Gradients: of the weights, or of the adapter.
 pub(crate) enum Grads<'g> {
-    /// Matrices are stored so: written where nothing was added yet.
+    /// With the store mode of matrices: overwritten if nothing has been added yet.
     Full(ViewMut<'g, f32>, Store),
     Adapter(ViewMut<'g, f32>),
 }
@@ -105,10 +106,10 @@ impl<T: Float> Body<'_, T> {
     /// Gradient of the last residual sum.
     fn head_backward(&self, loss: LossGradients<'_>, state: &mut State<T>, grads: &mut Grads<'_>) -> Result<Buffer<T>> {
         let (targets, dim) = (&state.batch.targets, self.spec.config.hidden);
-        let dlogprob = targets.slopes(self.gpu, loss.dlogp)?;
+        let dlogprob = targets.gradients(self.gpu, loss.dlogp)?;
         let dentropy = match loss.dentropy {
             [] => None,
-            slopes => Some(targets.slopes(self.gpu, slopes)?),
+            gradients => Some(targets.gradients(self.gpu, gradients)?),
         };
         let mut dscored = self.buffer(targets.padded * dim)?;
         let store = grads.store();
@@ -141,9 +142,9 @@ impl<T: Float> Body<'_, T> {
         let mut dr = self.buffer(dy.len())?;
         let mut unused = None;
         let mut dw = self.or_unused(grads.full(weight), weight.len(), &mut unused)?;
-        let (w, above) = (self.weights.weight(weight), above.map(Buffer::view));
-        norm::backward(self.gpu, dy.view(), r.view(), rstd.view(), w, above, &mut dr.view_mut(), &mut dw)
-            .map_err(fault)?;
+        let saved = norm::Saved { r: r.view(), rstd: rstd.view(), w: self.weights.weight(weight) };
+        let above = above.map(Buffer::view);
+        norm::backward(self.gpu, dy.view(), saved, above, &mut dr.view_mut(), &mut dw).map_err(fault)?;
         Ok(dr)
     }
 
@@ -160,7 +161,7 @@ impl<T: Float> Body<'_, T> {
         }
     }
 
-    /// Gradients of a projection: of its parameters (added) and of its input (returned).
+    /// Gradients of a projection: of its parameters (accumulated) and of its input (returned).
     fn project_backward(
         &self,
         layer: usize,
@@ -200,7 +201,7 @@ impl<T: Float> Body<'_, T> {
         Ok(())
     }
 
-    /// Gradient of a projection's input, without its adapters'.
+    /// Gradient of a projection's input, without that through its adapters.
     fn input_gradient(&self, layer: usize, which: Projection, dout: View<'_, T>) -> Result<Buffer<T>> {
         let (range, inner) = (which.range(self.layer(layer)), self.inner(which));
         let width = range.len() / inner;
@@ -212,7 +213,7 @@ impl<T: Float> Body<'_, T> {
         Ok(dinput)
     }
 
-    /// Gradient of gates and ups; the activation goes to `act`.
+    /// Gradient of gates and ups; `act` receives the activation.
     fn gated_backward(&self, dact: &Buffer<T>, gate_up: &Buffer<T>, act: Option<&mut Buffer<T>>) -> Result<Buffer<T>> {
         let mut dgate_up = self.buffer(gate_up.len())?;
         let (mut act, mlp) = (act.map(Buffer::view_mut), self.spec.config.mlp);
@@ -380,7 +381,7 @@ impl<T: Float> Body<'_, T> {
         Ok(dqkv)
     }
 
-    /// Through rotation and qk-norm.
+    /// Backward pass of rotation and qk-norm.
     fn rotated_backward(
         &self,
         layer: usize,
@@ -390,7 +391,7 @@ impl<T: Float> Body<'_, T> {
         dqkv: &mut Buffer<T>,
         grads: &mut Grads<'_>,
     ) -> Result<()> {
-        let (own, norm) = (self.spec.heads, self.qk_norm(layer));
+        let (own, fused) = (self.spec.heads, self.fused(layer, rotation, qkv.view()));
         let dim = own.heads.dim;
         let mut to = dqkv.view_mut();
         // The weights of both norms follow each other where heads are a multiple of 16 wide.
@@ -401,8 +402,7 @@ impl<T: Float> Body<'_, T> {
         };
         if self.spec.whole() {
             let (pair, mut dw) = ((dq.view(), dk.view()), dw);
-            return rope::backward(self.gpu, own.heads, pair, qkv.view(), norm, rotation, &mut to, dw.as_mut())
-                .map_err(fault);
+            return rope::backward(self.gpu, own.heads, pair, fused, &mut to, dw.as_mut()).map_err(fault);
         }
         let dw = dw.map(|both| {
             let len = both.len();
@@ -410,7 +410,6 @@ impl<T: Float> Body<'_, T> {
             let (_, k) = rest.split(len - 2 * dim);
             [q, k]
         });
-        heads::merge(self.gpu, own, [dq.view(), dk.view(), dv.view()], qkv.view(), norm, rotation, &mut to, dw)
-            .map_err(fault)
+        heads::merge(self.gpu, own, [dq.view(), dk.view(), dv.view()], fused, &mut to, dw).map_err(fault)
     }
 }

@@ -8,16 +8,16 @@ use hone_engine::{EngineError, Forest, Result, Target};
 
 use crate::cuda::{Spec, fault};
 
-/// Rows, positions, visibility and targets of one pass.
+/// Packed batch: rows, positions, visibility and targets of one pass.
 ///
-/// Rows and targets are rounded up, with tokens that no row attends to and targets with zero weight: otherwise every
-/// number of rows would be a separate matrix product to plan and cache.
+/// Rows and targets are padded with tokens that no row attends to and targets of zero weight: otherwise every number of rows
+/// would be a separate matrix product to plan and cache.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) ids: Ids,
     pub(crate) position: Buffer<i32>,
     pub(crate) plan: Plan,
-    /// Rows of the forest, and rounded up.
+    /// Number of rows of the forest, and with padding.
     pub(crate) rows: usize,
     pub(crate) padded: usize,
     pub(crate) longest: usize,
@@ -83,8 +83,8 @@ impl Targets {
         })
     }
 
-    /// Slopes of the targets on the device, zeros for those that were added.
-    pub(crate) fn slopes(&self, gpu: &Gpu, values: &[f32]) -> Result<Buffer<f32>> {
+    /// Gradients (d loss / d logprob, or d entropy) of the targets on the device; zero for padding.
+    pub(crate) fn gradients(&self, gpu: &Gpu, values: &[f32]) -> Result<Buffer<f32>> {
         let mut all = values.to_vec();
         all.resize(self.padded, 0.0);
         Buffer::from_slice(gpu, &all).map_err(fault)

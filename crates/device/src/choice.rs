@@ -16,7 +16,7 @@ use crate::moments::MomentStore;
 /// Device that the native engine computes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
-    /// A GPU where one can be used, else the cores of this machine.
+    /// A GPU if one can be used, else the cores of this machine.
     Auto,
     #[default]
     Cpu,
@@ -125,7 +125,7 @@ impl EngineKind for Native {
 
 type Opened = Result<Arc<dyn Engine>, EngineFault>;
 
-/// The engine on the cores of this machine. Its moments are f32 in host memory, so that `moments = "host"` says what is.
+/// The engine on the cores of this machine. Its moments are f32 in host memory, so `moments = "host"` is accepted.
 fn on_cpu(options: Options, spec: &EngineSpec) -> Opened {
     if options.moments == MomentStore::EightBit {
         return Err(EngineFault::new(
@@ -135,7 +135,7 @@ fn on_cpu(options: Options, spec: &EngineSpec) -> Opened {
     open_on(Arc::new(Cpu::new(spec.threads)?), spec)
 }
 
-/// The engine on the GPU; where there is none that can be used, an error, or the CPU and a line that says why.
+/// The engine on the GPU; if none can be used, an error, or the CPU and a line that says why.
 fn on_gpu<T: hone_cuda::Float>(options: Options, spec: &EngineSpec, gpu: hone_engine::Result<Cuda<T>>) -> Opened {
     match gpu {
         Ok(gpu) => open_on(Arc::new(gpu.with_moments(options.moments)), spec),

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hone_cuda::heads::{Padded, wide};
@@ -14,7 +15,7 @@ use hone_engine::{Config, EngineError, Result};
 use crate::loan::Idle;
 use crate::moments::MomentStore;
 
-/// One GPU. `T` is what weights and activations are stored in: bf16, or f32 for tests.
+/// CUDA device: one GPU. `T` is the storage type of weights and activations: bf16, or f32 for tests.
 #[derive(Debug)]
 pub struct Cuda<T> {
     pub(crate) shared: Arc<Shared>,
@@ -22,22 +23,24 @@ pub struct Cuda<T> {
     pub(crate) storage: PhantomData<T>,
 }
 
-/// Resources shared by everything on the device: the stream, the matrix products with their scratch memory, and memory of
+/// Resources shared by everything on the device: the stream, the matrix products with their workspace, and the memory of
 /// gradients between two steps.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) gpu: Gpu,
     pub(crate) matmul: Matmul,
     pub(crate) idle: Idle,
+    /// Bytes of gradients that are yet to be allocated: a pass leaves them free.
+    pub(crate) promised: AtomicU64,
     pub(crate) faults: Mutex<Faults>,
 }
 
-/// Outputs of kernels that are not finite.
+/// Non-finite outputs of kernels.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// The first of a pass, until the gradient's norm reports it.
+    /// First non-finite output of a pass, until the gradient norm reports it.
     pub(crate) found: Option<String>,
-    /// Output that every pass makes not finite, for tests.
+    /// Output that every pass makes non-finite, for tests.
     pub(crate) poisoned: Option<String>,
 }
 
@@ -52,18 +55,19 @@ impl<T: Float> Cuda<T> {
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal).map_err(fault)?;
         let matmul = Matmul::new(&gpu).map_err(fault)?;
-        let shared = Arc::new(Shared { gpu, matmul, idle: Idle::default(), faults: Mutex::default() });
+        let (idle, promised) = (Idle::default(), AtomicU64::new(0));
+        let shared = Arc::new(Shared { gpu, matmul, idle, promised, faults: Mutex::default() });
         Ok(Self { shared, moments: MomentStore::default(), storage: PhantomData })
     }
 
-    /// Form and place of the moments of optimizers that are made from now on.
+    /// Storage of the moments of optimizers made from now on.
     #[must_use]
     pub fn with_moments(mut self, moments: MomentStore) -> Self {
         self.moments = moments;
         self
     }
 
-    /// Makes an output of a kernel, such as `layer 1, SwiGLU`, not finite in every pass from now on: to test that it is named.
+    /// Makes an output of a kernel, such as `layer 1, SwiGLU`, non-finite in every pass from now on: to test that it is named.
     pub fn poison(&self, output: Option<&str>) {
         self.shared.faults().poisoned = output.map(str::to_owned);
     }
@@ -72,12 +76,12 @@ impl<T: Float> Cuda<T> {
         self.shared.gpu.name()
     }
 
-    /// Most bytes in use at one time since the last [`Cuda::reset_peak`].
+    /// Peak memory in use since the last [`Cuda::reset_peak`], in bytes.
     pub fn peak(&self) -> Result<u64> {
         self.shared.gpu.peak().map_err(fault)
     }
 
-    /// Bytes in use.
+    /// Memory in use, in bytes.
     pub fn used(&self) -> Result<u64> {
         self.shared.gpu.used().map_err(fault)
     }
@@ -87,7 +91,7 @@ impl<T: Float> Cuda<T> {
     }
 }
 
-/// The engine's error of an error of the GPU. A full memory is told as one.
+/// Maps a GPU error, out of memory included, to an engine error with the same text.
 pub(crate) fn fault(error: CudaError) -> EngineError {
     EngineError::Device(error.to_string())
 }
@@ -98,14 +102,14 @@ pub(crate) struct Spec {
     pub(crate) params: Arc<ModelParams>,
     pub(crate) config: Config,
     pub(crate) heads: Padded,
-    /// Parameters whose gradient is only ever added to: norms, biases, and an embedding that is not the head's.
+    /// Parameters whose gradient is only ever accumulated: norms, biases, and an untied embedding.
     pub(crate) added: Vec<Range<usize>>,
-    /// Cosines and sines by position, grown as longer sequences come.
+    /// Cosines and sines by position, grown for longer sequences.
     angles: Mutex<Option<Arc<Buffer<f32>>>>,
 }
 
 impl Spec {
-    /// Refuses models that the kernels cannot compute.
+    /// Rejects models that the kernels cannot compute.
     pub(crate) fn new(config: &Config, params: &Arc<ModelParams>) -> Result<Self> {
         let c = config;
         let heads = Heads { q: c.heads.queries, kv: c.heads.keys, dim: c.heads.dim };
@@ -138,7 +142,7 @@ impl Spec {
         })
     }
 
-    /// Heads have the width the kernels are written for.
+    /// True if heads have the width that the kernels are written for.
     pub(crate) fn whole(&self) -> bool {
         self.heads.wide == self.heads.heads.dim
     }
@@ -159,7 +163,7 @@ impl Spec {
     }
 }
 
-/// Runs of vectors, and the embedding where the head has a matrix of its own.
+/// Ranges of vectors, and of an untied embedding.
 fn added(params: &ModelParams) -> Vec<Range<usize>> {
     let untied = (params.embed != params.head).then(|| params.embed.clone());
     let mut runs: Vec<Range<usize>> = untied.into_iter().collect();

@@ -1,55 +1,58 @@
-//! Decoding step: rows of many sequences through all layers, and a drawn token for those that are due.
+//! Decoding step (continuous batching): rows of many sequences through all layers, and a sampled token for those that are due.
 //!
 //! A row of a reply is a query over its sequence's pages. So is a row of a prompt that begins in an earlier step or in shared
-//! pages; the rows of one that begins here see each other by flash attention, which reads every key once for many rows.
+//! pages; the rows of a prompt that begins in this step use flash attention, which reads every key once for many rows.
 
-use hone_cuda::buffer::Element;
 use std::ops::Range;
 
 use hone_cuda::attention::{self, Plan};
+use hone_cuda::buffer::Element;
 use hone_cuda::decode::{self, PAGE as BLOCK, Seen};
 use hone_cuda::draw::{self, Drawn, Masks, Ticket};
 use hone_cuda::{Buffer, Float, Gpu, View, embed, rope};
-use hone_engine::Result;
 use hone_engine::generate::step::{Choice, Draw, DrawRequest, PAGE, Refusal, Step};
+use hone_engine::{EngineError, Result};
 
 use crate::batch::rounded;
+use crate::body::{Body, Entry, Projection};
 use crate::cuda::fault;
-use crate::forward::{Body, Entry, Projection};
 use crate::graphs::Graphs;
 use crate::pages::Pages;
+
+/// Scratch of attention over pages, in bytes: a long prompt's rows are launched in parts that fit.
+const SCRATCH: usize = 256 << 20;
 
 /// Memory and recorded steps of one generator.
 #[derive(Debug, Default)]
 pub struct Decoder {
     host: Vec<i32>,
-    /// A step's integers, and the logits of its draws.
+    /// Integer inputs of a step.
     device: Option<Buffer<i32>>,
     logits: Option<Buffer<f32>>,
     masks: Masks,
     graphs: Graphs,
 }
 
-/// A step's integers on the device.
+/// Integer inputs of a step on the device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent<'a> {
     id: View<'a, i32>,
     position: View<'a, i32>,
     slot: View<'a, i32>,
     length: View<'a, i32>,
-    /// Rows after which a token is drawn.
+    /// Rows after which a token is sampled.
     due: View<'a, i32>,
     table: View<'a, i32>,
     stride: usize,
     longest: usize,
 }
 
-/// Numbers that determine which kernels a step launches, and over which parts of its memory.
+/// Sizes that determine which kernels a step launches, and over which parts of its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Layout {
     pub(crate) rows: usize,
     pub(crate) due: usize,
-    /// Keys of the longest sequence, rounded up.
+    /// Number of keys of the longest sequence, rounded up.
     pub(crate) longest: usize,
 }
 
@@ -62,7 +65,7 @@ impl Layout {
         Self { rows: round(step.rows()), due: round(due), longest: reach(step.longest()) }
     }
 
-    /// Blocks of the longest sequence.
+    /// Number of blocks of the longest sequence.
     fn stride(self) -> usize {
         self.longest.div_ceil(BLOCK)
     }
@@ -72,18 +75,18 @@ impl Layout {
     }
 }
 
-/// True where every row is one of a reply: the next token of each sequence, and a draw after it.
+/// True if every row belongs to a reply: one new token per sequence, and a draw after it.
 fn one_each(step: &Step) -> bool {
     step.runs().iter().all(|run| run.len == 1 && run.samples)
 }
 
-/// Padded number of keys that a step is laid out for: few distinct values, so that a recorded step serves many.
+/// Padded number of keys of a step: few distinct values, so that a recorded step serves many.
 fn reach(longest: usize) -> usize {
     longest.next_multiple_of(if longest <= 4096 { 512 } else { 4096 })
 }
 
 impl Decoder {
-    /// Lays out a step's integers. Rows past the step's own are of no sequence.
+    /// Lays out the integers of a step. Padding rows belong to no sequence.
     fn fill<T: Float>(&mut self, step: &Step, layout: Layout, pages: &Pages<T>) {
         let (Layout { rows, due, .. }, stride, paths) = (layout, layout.stride(), step.paths());
         let host = &mut self.host;
@@ -139,7 +142,7 @@ impl Decoder {
     }
 }
 
-/// The buffer of a slot, made anew where it is too short.
+/// The buffer of a slot, reallocated if it is too short.
 fn room<'a, E: Element>(slot: &'a mut Option<Buffer<E>>, gpu: &Gpu, len: usize) -> Result<&'a mut Buffer<E>> {
     let buffer = match slot.take().filter(|buffer| buffer.len() >= len) {
         Some(buffer) => buffer,
@@ -165,7 +168,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// Inputs of a step's kernels beside the weights.
+/// Inputs of a step's kernels other than the weights.
 pub(crate) struct Call<'a, T> {
     pub(crate) sent: Sent<'a>,
     pub(crate) angles: &'a Buffer<f32>,
@@ -173,16 +176,16 @@ pub(crate) struct Call<'a, T> {
     prompts: Option<Prompts>,
 }
 
-/// Rows of a step with prompts that begin in it.
+/// Attention plan of a step in which prompts begin.
 struct Prompts {
-    /// Each run sees itself.
+    /// Mask by which each run sees itself.
     plan: Plan,
-    /// Rows that see more than that: their attention is over pages.
+    /// Rows that see earlier tokens too: their attention is over pages.
     cached: Vec<Range<usize>>,
 }
 
 impl Prompts {
-    /// `None` where no prompt begins.
+    /// `None` if no prompt begins.
     fn of(gpu: &Gpu, step: &Step, rows: usize) -> Result<Option<Self>> {
         if !step.runs().iter().any(|run| run.start == 0 && run.len > 1) {
             return Ok(None);
@@ -208,7 +211,7 @@ impl<T> Call<'_, T> {
 }
 
 impl<T: Float> Body<'_, T> {
-    /// Rows through all layers, and the logits of those that are due.
+    /// Forward pass of the rows through all layers, and the logits of those that are due.
     pub(crate) fn decode(&self, call: &Call<'_, T>, logits: &mut Buffer<f32>) -> Result<()> {
         let (sent, due) = (&call.sent, call.sent.due.len());
         let (rows, dim) = (sent.id.len(), self.spec.config.hidden);
@@ -240,15 +243,16 @@ impl<T: Float> Body<'_, T> {
         let qkv = self.project(layer, Projection::Qkv, y.view(), rows)?;
         drop(y);
         let Some(cache) = pages.layer(layer) else {
-            return Err(hone_engine::EngineError::State("the cache has no pages".into()));
+            return Err(EngineError::Device(
+                "the cache has no pages; this is a defect of Hone, please report it".into(),
+            ));
         };
         let rotation = self.rotation(angles, sent.position);
         let mut o = self.buffer(rows * heads.q * heads.dim)?;
         if prompts.is_none() && self.spec.whole() && rope::has_into_pages::<T>(heads) {
             let mut q = self.buffer(rows * heads.q * heads.dim)?;
-            let norm = self.qk_norm(layer);
-            rope::into_pages(self.gpu, heads, qkv.view(), norm, rotation, sent.slot, &mut q.view_mut(), cache)
-                .map_err(fault)?;
+            let fused = self.fused(layer, rotation, qkv.view());
+            rope::into_pages(self.gpu, heads, fused, sent.slot, &mut q.view_mut(), cache).map_err(fault)?;
             self.over_pages(0..rows, &q, cache, sent, &mut o)?;
         } else {
             let split = self.split(layer, rotation, qkv.view())?;
@@ -286,7 +290,9 @@ impl<T: Float> Body<'_, T> {
         o: &mut Buffer<T>,
     ) -> Result<()> {
         let heads = self.spec.heads.padded();
-        let (width, most) = (heads.q * heads.dim, 65_535 / heads.kv);
+        let width = heads.q * heads.dim;
+        // Rows are independent: more launches have the same bits.
+        let most = (65_535 / heads.kv).min(SCRATCH / decode::scratch_bytes(heads, sent.longest)).max(1);
         for from in rows.clone().step_by(most) {
             let to = (from + most).min(rows.end);
             let seen = Seen {
@@ -303,7 +309,7 @@ impl<T: Float> Body<'_, T> {
     }
 }
 
-/// Tokens for the draws, all drawn on the device.
+/// Samples the tokens of all draws on the device.
 fn drawn<T: Float, D: Draw>(
     body: &Body<'_, T>,
     logits: &Buffer<f32>,

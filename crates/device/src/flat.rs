@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hone_cuda::{Buffer, ViewMut};
 use hone_engine::{EngineError, Result};
@@ -14,16 +15,19 @@ use crate::loan::Loan;
 pub struct Flat {
     shared: Arc<Shared>,
     len: usize,
-    /// Absent: zeros.
+    /// Absent while all values are zero.
     buffer: Option<Arc<Buffer<f32>>>,
-    /// The content counts as zeros, and is overwritten or zeroed when it is next written to: a gradient of billions is not
-    /// passed over once more than needed. Until then the memory is lent to activations.
+    /// Held until the array is allocated.
+    promise: Option<Promise>,
+    /// True if the content counts as zeros. It is overwritten or zeroed at the next write, which saves a pass over billions of
+    /// gradients; until then the memory is lent to activations.
     cleared: bool,
 }
 
 impl Flat {
     pub(crate) fn zeros(shared: &Arc<Shared>, len: usize) -> Self {
-        Self { shared: Arc::clone(shared), len, buffer: None, cleared: false }
+        let promise = Some(Promise::new(shared, len));
+        Self { shared: Arc::clone(shared), len, buffer: None, promise, cleared: false }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -42,13 +46,17 @@ impl Flat {
 
     pub(crate) fn write(&mut self, values: &[f32]) -> Result<()> {
         let (buffer, _) = self.overwritten(None)?;
-        let lent = || EngineError::State("a gradient is written while activations lie in its memory".into());
+        let lent = || {
+            EngineError::Device(
+                "a gradient is written while activations occupy its memory; this is a defect of Hone, please report it"
+                    .into(),
+            )
+        };
         Arc::get_mut(buffer).ok_or_else(lent)?.write(values).map_err(fault)
     }
 
-    /// The array to be overwritten where the second is true, and to be added to where not. Values between tensors are zeros in
-    /// both. A `loan` of this very array is of the pass that writes it; activations of another pass keep the memory they lie in,
-    /// and the array moves.
+    /// Array to overwrite (true) or accumulate into (false); gaps between tensors stay zero. `loan` is the loan of the pass that
+    /// writes; if another pass has activations in the memory, they keep it and the array is reallocated.
     pub(crate) fn overwritten(&mut self, loan: Option<&Loan>) -> Result<(&mut Arc<Buffer<f32>>, bool)> {
         let held = self.buffer.take().inspect(|buffer| self.shared.idle.withdraw(buffer));
         let writable = |buffer: &Arc<_>| Arc::strong_count(buffer) == 1 || loan.is_some_and(|loan| loan.is_of(buffer));
@@ -56,11 +64,12 @@ impl Flat {
             Some(buffer) if !self.cleared || writable(&buffer) => (buffer, self.cleared),
             _ => (Arc::new(Buffer::zeros(&self.shared.gpu, self.len).map_err(fault)?), true),
         };
+        self.promise = None;
         self.cleared = false;
         Ok((self.buffer.insert(buffer), fresh))
     }
 
-    /// The array to be added to.
+    /// Array to accumulate into.
     pub(crate) fn view_mut(&mut self) -> Result<ViewMut<'_, f32>> {
         let (stale, shared) = (self.cleared && self.buffer.is_some(), Arc::clone(&self.shared));
         let (buffer, _) = self.overwritten(None)?;
@@ -71,8 +80,29 @@ impl Flat {
         Ok(view)
     }
 
-    /// The array where something was written to it since it was cleared.
+    /// The array, if it has been written since it was cleared.
     pub(crate) fn buffer(&self) -> Option<&Buffer<f32>> {
         self.buffer.as_deref().filter(|_| !self.cleared)
+    }
+}
+
+/// Memory that an array will take when it is first written, so that no pass takes it before.
+#[derive(Debug)]
+struct Promise {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
+
+impl Promise {
+    fn new(shared: &Arc<Shared>, len: usize) -> Self {
+        let bytes = (len * size_of::<f32>()) as u64;
+        shared.promised.fetch_add(bytes, Ordering::Relaxed);
+        Self { shared: Arc::clone(shared), bytes }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.shared.promised.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

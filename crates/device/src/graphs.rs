@@ -1,5 +1,5 @@
-//! CUDA graphs of decoding steps: a step of one token per sequence is a few hundred short launches, which take the host
-//! longer to queue than the device to run. A step whose shape recurs is recorded and queued by one call.
+//! CUDA graphs of decoding steps: a step of one token per sequence is a few hundred short launches, which the host takes
+//! longer to queue than the device to run. A step whose shape recurs is recorded, and then queued by one call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use hone_cuda::scratch::Scratch;
 use hone_cuda::{Buffer, CudaError, Float, Gpu, Matmul};
 use hone_engine::Result;
 
+use crate::body::Body;
 use crate::cuda::fault;
 use crate::decode::{Call, Layout};
-use crate::forward::Body;
 
-/// Runs of a step before it is recorded: recording costs as much as a few runs.
+/// Number of runs of a step before it is recorded: recording costs as much as a few runs.
 const BEFORE: usize = 3;
-/// Recorded steps that are kept; then all are dropped, because those of weights that have moved are never used again.
+/// Maximum number of recorded steps; beyond it all are dropped, because those of weights that have moved are never used again.
 const KEPT: usize = 64;
 
-/// A step that was recorded can be used for another one that has the same.
+/// Key of a recorded step: the graph serves every step with the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     layout: Layout,
@@ -34,15 +34,15 @@ pub(crate) struct Graphs {
     steps: HashMap<Key, Known>,
 }
 
-/// A step that has run before.
+/// State of a step that has run before.
 #[derive(Debug)]
 enum Known {
-    /// So many times.
+    /// Number of runs.
     Run(usize),
     Recorded(Graph),
 }
 
-/// Handles with which a step runs from scratch memory, and is recorded with the same.
+/// Handles that run and record a step with the same scratch memory.
 #[derive(Debug)]
 struct Recorder {
     plain: (Gpu, Matmul),
@@ -59,7 +59,7 @@ impl Recorder {
 }
 
 impl Graphs {
-    /// Runs a step: at first directly, then by its graph.
+    /// Runs a step: directly at first, then by its graph.
     pub(crate) fn run<T: Float>(
         &mut self,
         body: &Body<'_, T>,

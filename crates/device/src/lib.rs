@@ -7,6 +7,7 @@
 mod backend;
 mod backward;
 mod batch;
+mod body;
 mod choice;
 mod cuda;
 mod decode;

@@ -1,8 +1,8 @@
-//! Memory of a gradient that counts as zeros, lent to the activations of the pass that will write it.
+//! Activations in gradient memory: a gradient buffer reused for the activations of the pass that will overwrite it.
 //!
 //! Between an optimizer step and the next backward pass the gradients, 4 bytes per parameter, hold nothing. The gates and ups of
-//! a layer lie meanwhile where the gradient of that layer's matrices will be: the backward pass has read them when it first writes
-//! there. So the first micro-batch of a step computes nothing again, where a pass that adds to gradients may have to.
+//! a layer are stored where that layer's gradient will be written; the backward pass reads them first. So the first micro-batch of
+//! a step recomputes nothing, while a pass that accumulates gradients may have to.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,7 +11,7 @@ use hone_cuda::Buffer;
 use hone_cuda::buffer::Element;
 use hone_engine::weights::LayerParams;
 
-/// The gradient array, if any, whose content counts as zeros.
+/// Idle gradient array, if any: its content counts as zeros.
 #[derive(Debug, Default)]
 pub(crate) struct Idle(Mutex<Weak<Buffer<f32>>>);
 
@@ -29,7 +29,7 @@ impl Idle {
         }
     }
 
-    /// The offered array, where it has `len` elements and nobody else borrowed it.
+    /// The offered array, if it has `len` elements and nobody else has borrowed it.
     pub(crate) fn borrow(&self, len: usize) -> Option<Loan> {
         let offered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let array = offered.upgrade()?;
@@ -38,7 +38,7 @@ impl Idle {
     }
 }
 
-/// A gradient array that a pass keeps activations in. Its owner gets it back when the loan and all that lies in it is dropped.
+/// Loan of a gradient array to the activations of a pass. It ends when the loan and every buffer in it are dropped.
 #[derive(Debug)]
 pub(crate) struct Loan(Arc<Buffer<f32>>);
 
@@ -47,14 +47,14 @@ impl Loan {
         Arc::ptr_eq(&self.0, array)
     }
 
-    /// Room for `len` elements in the place of a layer's matrices; `None` where they do not fit.
+    /// Buffer of `len` elements in the range of a layer's matrices; `None` if they do not fit.
     pub(crate) fn place<T: Element>(&self, layer: &LayerParams, len: usize) -> Option<Buffer<T>> {
         Buffer::within(&self.0, matrices(layer)?, len)
     }
 }
 
-/// Range of a layer's matrices, all of which a backward pass writes; `None` where they do not follow each other without a gap.
-/// Values in gaps must stay zeros, and vectors are cleared before the pass.
+/// Range of a layer's matrices, which a backward pass overwrites completely; `None` if they are not contiguous: gaps must stay
+/// zero, and vectors are cleared before the pass.
 fn matrices(layer: &LayerParams) -> Option<Range<usize>> {
     let LayerParams { qkv, out, gate_up, down, .. } = layer;
     let close = qkv.end == out.start && out.end == gate_up.start && gate_up.end == down.start;

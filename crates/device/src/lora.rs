@@ -1,4 +1,4 @@
-//! LoRA on the device: two thin products per adapted matrix beside the fused ones.
+//! LoRA on the device: two thin products per adapted matrix, besides the fused ones.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl<T: Float> AdapterWeights<T> {
         Ok(Self { values, sites: Arc::new(sites), rank: lora.rank, scale: lora.scale() })
     }
 
-    /// Adapted modules among those of one fused matrix.
+    /// Adapted modules of one fused matrix.
     pub(crate) fn sites(&self, layer: usize, modules: &'static [Module]) -> impl Iterator<Item = &Site> {
         modules.iter().filter_map(move |&module| self.sites[layer][module as usize].as_ref())
     }

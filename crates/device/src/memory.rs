@@ -1,13 +1,13 @@
-//! Bytes that passes take on the device, and how much of the activations a pass can keep.
+//! Memory of passes on the device, and how many activations a pass can keep.
 
 use hone_cuda::heads::wide;
 use hone_engine::{Config, Keep};
 
-/// Rows whose logits are formed at one time.
+/// Number of rows whose logits exist at a time.
 pub(crate) const CHUNK: usize = 2048;
-/// Bytes that are left free where activations are kept by choice: workspaces, and memory in pieces.
+/// Headroom on the device, in bytes, beside optional activations: workspaces and fragmentation.
 pub(crate) const RESERVE: u64 = 512 << 20;
-/// Bytes of a limit that activations kept by choice leave at most: workspaces, tables and sums, which are not counted one by one.
+/// Headroom below the limit, in bytes, for uncounted workspaces and tables.
 const MARGIN: u64 = 256 << 20;
 
 /// Size of a pass: number of rows, how many of them are scored, and bytes per value.
@@ -21,32 +21,32 @@ pub(crate) struct PassSize<'a> {
     pub(crate) element: u64,
 }
 
-/// Activations that a pass keeps by choice; the backward pass computes the others again.
+/// Optional activations that a pass keeps; the backward pass recomputes the others.
 ///
-/// In the order in which memory is given to them, by the time a byte saves. Per element, gates and ups (of two bytes) and logits (of
-/// four) are the same share of a matrix product, and what norms and rotations keep is read and written once instead.
+/// Fields are in the order in which memory is given to them, by the time saved per byte. Per element, gates and ups (of two bytes)
+/// and logits (of four) each save the same share of a matrix product; outputs of norms and rotations save passes over memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
-    /// Layers, the last ones, whose gates and ups are kept: a matrix product each.
+    /// Number of layers, counted from the last, whose gates and ups are kept: a matrix product each.
     pub(crate) gates: usize,
-    /// True if they are stored in the gradients' memory, which is budgeted there.
+    /// True if gates and ups are stored in gradient memory, which is budgeted there.
     pub(crate) lent: bool,
-    /// Chunks of logits, the first ones, that are kept until the backward pass has used them: a matrix product each. They are gone
-    /// before the first layer's backward pass. One is for free: a pass has memory for one chunk anyway.
+    /// Number of chunks of logits, counted from the first, that are kept for the backward pass: a matrix product each. They are
+    /// freed before the backward pass of the last layer. One is free: a pass has memory for one chunk anyway.
     pub(crate) logits: usize,
-    /// Layers, the last ones, whose norms' outputs are kept: two passes over memory each.
+    /// Number of layers, counted from the last, whose norm outputs are kept: two passes over memory each.
     pub(crate) normed: usize,
-    /// Layers, the last ones, whose rotated queries and keys are kept: a pass over memory each.
+    /// Number of layers, counted from the last, whose rotated queries and keys are kept: a pass over memory each.
     pub(crate) rotated: usize,
 }
 
 impl<'a> PassSize<'a> {
-    /// A pass of which every row is scored.
+    /// Size of a pass that scores every row.
     pub(crate) fn all_scored(config: &'a Config, rows: usize, keep: Keep, element: u64) -> Self {
         Self { config, rows, targets: rows, keep, element }
     }
 
-    /// The least it takes: with [`Keep::Everything`] the backward pass computes every layer's gates and ups again.
+    /// Minimum memory: with [`Keep::Everything`] the backward pass recomputes the gates and ups of every layer.
     pub(crate) fn least(self) -> u64 {
         self.bytes(Stored::default())
     }
@@ -57,7 +57,7 @@ impl<'a> PassSize<'a> {
         self.most(limit, most, |gates| Stored { gates, ..Stored::default() })
     }
 
-    /// Activations that fit in `limit` bytes, those that are most expensive to recompute first. Gates and ups in `lent` memory do
+    /// Optional activations that fit in `limit` bytes, the most expensive to recompute first. Gates and ups in `lent` memory do
     /// not count.
     pub(crate) fn stored(self, limit: u64, lent: bool) -> Stored {
         let gates = if lent { self.config.layers } else { self.gates(limit) };
@@ -76,13 +76,13 @@ impl<'a> PassSize<'a> {
         Stored { rotated, ..stored }
     }
 
-    /// The most, up to a number, that fits in `limit` bytes beside what is not counted.
+    /// Maximum count, up to `most`, that fits in `limit` bytes with headroom.
     fn most(self, limit: u64, most: usize, with: impl Fn(usize) -> Stored) -> usize {
         let limit = limit - (limit / 64).min(MARGIN);
         (1..=most).rev().find(|&count| self.bytes(with(count)) <= limit).unwrap_or(0)
     }
 
-    /// Bytes at the fullest moment: beside a layer's backward pass or beside that of the head.
+    /// Peak memory: during the backward pass of a layer, or that of the head.
     fn bytes(self, stored: Stored) -> u64 {
         let Self { config: c, rows, targets, keep, element } = self;
         let wide = wide(c.heads.dim).unwrap_or(128);

@@ -14,15 +14,15 @@ use hone_engine::weights::Table;
 use crate::choice::named;
 use crate::cuda::fault;
 
-/// Form and place of moments: `engine.moments`.
+/// Storage of the moments: `engine.moments`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MomentStore {
     /// 8 bytes per parameter.
     #[default]
     F32,
-    /// 2 bytes per parameter; rounded by draws, so that nothing drifts.
+    /// 2 bytes per parameter; stochastic rounding, so no drift.
     EightBit,
-    /// f32 in host memory: the same numbers, and no memory of the device beside a few slices.
+    /// f32 in host memory: the same numbers, and no device memory except for a few slices.
     Host,
 }
 
@@ -30,7 +30,7 @@ impl MomentStore {
     pub(crate) const ALL: [(&'static str, Self); 3] =
         [("f32", Self::F32), ("8bit", Self::EightBit), ("host", Self::Host)];
 
-    /// Line of a recipe that asks for it.
+    /// Recipe line that selects it.
     pub(crate) fn setting(self) -> &'static str {
         match self {
             Self::F32 => "engine.moments = \"f32\"",
@@ -66,15 +66,15 @@ impl fmt::Display for MomentStore {
     }
 }
 
-/// Moments of one table. Memory is taken at the first step, where there is somebody to be told that there is none.
+/// Moments of one parameter table. Allocated at the first step, where failure can be reported.
 #[derive(Debug)]
 pub struct Moments {
     gpu: Gpu,
     len: usize,
     store: MomentStore,
-    /// Absent: zeros.
+    /// Absent while all moments are zero.
     state: Option<State>,
-    /// Flags of parameters that decay, made when a step decays any.
+    /// Decay flags, made at the first step with weight decay.
     decays: Option<Buffer<u8>>,
 }
 
@@ -142,8 +142,8 @@ impl Moments {
     }
 }
 
-/// Flags, one for [`DECAY`] parameters: matrices decay, norms and biases do not. Tensors that share one decay alike: a group of a
-/// table begins at a multiple of it and holds matrices alone, or none.
+/// Decay flags, one per [`DECAY`] parameters: matrices decay, norms and biases do not. Tensors that share a flag decay alike: a
+/// group of a table begins at a multiple of [`DECAY`], and holds either matrices only or none.
 fn decays(table: &Table) -> Vec<u8> {
     let mut flags = vec![0; table.len().div_ceil(DECAY)];
     for param in table.params.iter().filter(|param| param.shape.len() > 1) {

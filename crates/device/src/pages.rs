@@ -1,7 +1,7 @@
 //! Paged KV cache on the device.
 //!
 //! A page of the engine has 32 tokens, a block of the kernels 16: page p holds, for every layer, two blocks of keys and two of
-//! values. Pages follow one another in one array, so that growing is one copy and so is the copy of a page.
+//! values. Pages follow one another in one array, so that growing the array is one copy, and so is copying a page.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use hone_engine::{Config, Result};
 
 use crate::cuda::{Shared, fault};
 
-/// Blocks of keys in a page of one layer; the same number holds its values.
+/// Number of blocks of keys in a page of one layer; as many hold its values.
 const BLOCKS: usize = PAGE / BLOCK;
-/// Pages at first.
+/// Initial number of pages.
 const FIRST: usize = 256;
 
 #[derive(Debug)]
@@ -25,18 +25,20 @@ pub struct Pages<T> {
     /// Elements of one block: 16 tokens of all key heads.
     block: usize,
     count: usize,
+    /// Maximum number of pages to allocate ahead of need.
+    most: usize,
     buffer: Option<Buffer<T>>,
-    /// Copies that were asked for and not made yet: (from, to).
+    /// Pending copies of pages: (from, to).
     copies: Vec<(PageId, PageId)>,
 }
 
 impl<T: Float> Pages<T> {
-    pub(crate) fn new(shared: &Arc<Shared>, config: &Config, wide: usize) -> Self {
-        let block = BLOCK * config.heads.keys * wide;
-        Self { shared: Arc::clone(shared), layers: config.layers, block, count: 0, buffer: None, copies: Vec::new() }
+    pub(crate) fn new(shared: &Arc<Shared>, config: &Config, wide: usize, most: usize) -> Self {
+        let (shared, block) = (Arc::clone(shared), BLOCK * config.heads.keys * wide);
+        Self { shared, layers: config.layers, block, count: 0, most, buffer: None, copies: Vec::new() }
     }
 
-    /// Elements of a page.
+    /// Number of elements of a page.
     pub(crate) fn elements(config: &Config, wide: usize) -> usize {
         config.layers * 2 * PAGE * config.heads.keys * wide
     }
@@ -45,12 +47,12 @@ impl<T: Float> Pages<T> {
         self.layers * 2 * BLOCKS * self.block
     }
 
-    /// Number of a page's first block in any layer; its second is the next.
+    /// Index of a page's first block in any layer; its second block follows.
     pub(crate) fn first_block(&self, page: PageId) -> usize {
         page * self.layers * 2 * BLOCKS
     }
 
-    /// Makes room for the pages there are, and the copies that were asked for.
+    /// Allocates the pages added so far, and makes the pending copies.
     pub(crate) fn prepare(&mut self) -> Result<()> {
         let (page, count) = (self.page(), self.count.max(1));
         let there = self.buffer.as_ref().map_or(0, |b| b.len() / page);
@@ -60,8 +62,9 @@ impl<T: Float> Pages<T> {
                 Some(old) => old.grown(pages * page),
                 None => Buffer::zeros(gpu, pages * page),
             };
-            // Doubled, so that growing is rare; only what is needed if that does not fit.
-            let larger = sized(count.max(2 * there).max(FIRST)).or_else(|_| sized(count)).map_err(fault)?;
+            // Doubled up to the cache's limit, so that growing is rare; only what is needed if that does not fit.
+            let ahead = (2 * there).max(FIRST).min(self.most);
+            let larger = sized(count.max(ahead)).or_else(|_| sized(count)).map_err(fault)?;
             self.buffer = Some(larger);
         }
         if let Some(buffer) = &mut self.buffer {
@@ -72,7 +75,7 @@ impl<T: Float> Pages<T> {
         Ok(())
     }
 
-    /// Device address of the pages; 0 before there are any.
+    /// Device address of the pages; 0 before the first.
     pub(crate) fn address(&self) -> u64 {
         self.buffer.as_ref().map_or(0, Buffer::address)
     }

@@ -1,29 +1,29 @@
-//! Search for the kernel output that was the first not to be finite, after a pass whose gradient is not.
+//! Search for the first non-finite kernel output, after a pass with a non-finite gradient.
 
-use hone_cuda::watch::Watch;
+use hone_cuda::watch::{self, Watch};
 use hone_cuda::{Buffer, Float};
 use hone_engine::{LossGradients, Result};
 
 use crate::backward::Grads;
+use crate::body::Body;
 use crate::cuda::fault;
-use crate::forward::{Body, State, Stay, Through};
+use crate::forward::{State, Stay, Through};
 
 impl<T: Float> Body<'_, T> {
-    /// Watch that makes an output not finite where a test asked for it.
+    /// Watch that makes an output non-finite if a test asked for it.
     pub(crate) fn poison(&self) -> Result<Option<Watch>> {
         let poisoned = self.weights.shared.faults().poisoned.clone();
         poisoned.map(|name| Watch::new(self.gpu, false, Some(name)).map_err(fault)).transpose()
     }
 
-    /// Every element is a number and not infinite. Waits for the device.
+    /// True if every element is finite. Waits for the device.
     pub(crate) fn finite(&self, output: &Buffer<T>) -> Result<bool> {
-        let watch = Watch::new(self.gpu, true, None).map_err(fault)?;
-        watch.see(self.gpu, String::new(), output).map_err(fault)?;
-        Ok(watch.found().map_err(fault)?.is_none())
+        watch::finite(self.gpu, output).map_err(fault)
     }
 
-    /// Repeats both passes with a look at every output, and notes the first that is not finite. The weights' gradient is added
-    /// to once more: the embedding's part of it is not finite already, and the step is skipped. An adapter's may be finite.
+    /// Reruns both passes, checking every output, and records the first that is not finite. This accumulates the weights' gradient
+    /// a second time, which does no harm: the embedding's part is non-finite already, and the step is skipped. An adapter's may be
+    /// finite, so its gradient goes aside.
     pub(crate) fn search(&self, loss: LossGradients<'_>, state: State<T>, grads: &mut Grads<'_>) -> Result<()> {
         let shared = &self.weights.shared;
         let poisoned = shared.faults().poisoned.clone();

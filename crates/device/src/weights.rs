@@ -1,12 +1,12 @@
-//! Weights on the device, laid out by the engine's table: what the kernels read, and in bf16 the 16 bits of f32 that it lacks.
-//! Both together are the master weights exactly.
+//! Weights on the device, laid out by the engine's table: the form that the kernels read, and for bf16 the low 16 bits of f32.
+//! Together they are exactly the master weights.
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use hone_cuda::adamw::{self, Factors};
-use hone_cuda::{Buffer, Float, Gpu, View, rows};
+use hone_cuda::{Buffer, Float, Gpu, View, rows, watch};
 use hone_engine::optim::AdamWStep;
 use hone_engine::weights::{Table, TensorSource};
 use hone_engine::{EngineError, Result};
@@ -15,7 +15,7 @@ use hone_trace::Digest;
 use crate::cuda::{Shared, fault};
 use crate::moments::Moments;
 
-/// Arrays are rounded up to this many elements: their identity is taken in words of four bytes.
+/// Arrays are padded to a multiple of this many elements: their digest is taken over words of four bytes.
 const ROUND: usize = 16;
 
 /// Parameters on the device. A clone shares the memory until one of the two is trained.
@@ -23,9 +23,9 @@ const ROUND: usize = 16;
 pub(crate) struct Parameters<T> {
     pub(crate) shared: Arc<Shared>,
     weight: Arc<Buffer<T>>,
-    /// Absent where weights are f32.
+    /// Absent if weights are f32.
     low: Option<Arc<Buffer<i16>>>,
-    /// Parameters of the table; both arrays are rounded up, with zeros.
+    /// Number of parameters of the table; both arrays are padded with zeros.
     len: usize,
     identity: OnceLock<Digest>,
 }
@@ -52,7 +52,7 @@ impl<T: Float> Parameters<T> {
         Ok(Self { shared: Arc::clone(shared), weight, low, len: table.len(), identity: OnceLock::new() })
     }
 
-    /// Size of the weights in bytes, for this number of parameters.
+    /// Size in bytes of the weights of this many parameters.
     pub(crate) fn bytes(parameters: usize) -> u64 {
         // A bf16 weight and its low half are f32 together.
         4 * parameters.next_multiple_of(ROUND) as u64
@@ -65,7 +65,12 @@ impl<T: Float> Parameters<T> {
         Ok(Cow::Owned(values))
     }
 
-    /// Identity of the master: computed on the device, four words of which are read.
+    /// True if every weight is finite, as the kernels read it. Checked on the device: one word is read back.
+    pub(crate) fn finite(&self) -> Result<bool> {
+        watch::finite(&self.shared.gpu, &self.weight).map_err(fault)
+    }
+
+    /// Digest of the master weights, computed on the device: only four words are read back.
     pub(crate) fn digest(&self) -> Digest {
         *self.identity.get_or_init(|| {
             let gpu = &self.shared.gpu;
@@ -84,12 +89,12 @@ impl<T: Float> Parameters<T> {
         self.weight.view().slice(range.clone())
     }
 
-    /// Device address of what the kernels read.
+    /// Device address of the weights that the kernels read.
     pub(crate) fn address(&self) -> u64 {
         self.weight.address()
     }
 
-    /// AdamW step in place, or in a copy where a sampler still holds these weights.
+    /// AdamW step, in place or, if a sampler still holds these weights, in a copy.
     pub(crate) fn step(
         &mut self,
         table: &Table,
@@ -120,7 +125,7 @@ impl<T: Float> Parameters<T> {
     }
 }
 
-/// A run of parameters, to be written.
+/// Mutable view of a range of parameters.
 fn parameters<'a, T: Float>(
     weight: &'a mut Buffer<T>,
     low: Option<&'a mut Buffer<i16>>,
@@ -129,10 +134,12 @@ fn parameters<'a, T: Float>(
     adamw::Parameters { weight: weight.part_mut(range.clone()), low: low.map(|low| low.part_mut(range)) }
 }
 
-/// The buffer to write to: this one where nobody else holds it, else a copy.
+/// Copy on write: this buffer if nobody else holds it, else a copy.
 fn own<E: hone_cuda::buffer::Element>(shared: &mut Arc<Buffer<E>>) -> Result<&mut Buffer<E>> {
     if Arc::get_mut(shared).is_none() {
         *shared = Arc::new(shared.grown(shared.len()).map_err(fault)?);
     }
-    Arc::get_mut(shared).ok_or_else(|| EngineError::State("weights are held by two learners".into()))
+    Arc::get_mut(shared).ok_or_else(|| {
+        EngineError::Device("weights are held by two learners; this is a defect of Hone, please report it".into())
+    })
 }

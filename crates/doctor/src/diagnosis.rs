@@ -30,7 +30,7 @@ pub struct Named {
     pub check: &'static str,
     #[serde(flatten)]
     pub finding: Finding,
-    /// The way out that the check knows for every case; the finding's own, where it has one, is more exact.
+    /// Default fix of the check; the finding's own, where it has one, is more specific.
     pub remedy: &'static str,
     /// The recipe's reason for waiving it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ impl Named {
         self.finding.severity == Severity::Error && self.waived.is_none()
     }
 
-    /// The way out of this finding.
+    /// Fix of this finding.
     pub fn fix(&self) -> &str {
         self.finding.fix.as_deref().unwrap_or(self.remedy)
     }

@@ -51,6 +51,11 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Master weights on the host, laid out by the model's parameter table: to save, merge and compare them.
     fn read(weights: &Self::Weights) -> Result<Cow<'_, [f32]>>;
 
+    /// True if every weight is a finite number.
+    fn finite(weights: &Self::Weights) -> Result<bool> {
+        Ok(Self::read(weights)?.iter().all(|value| value.is_finite()))
+    }
+
     /// Digest of the master weights: the same for the same weights on every device of this kind.
     fn digest(&self, weights: &Self::Weights) -> Digest;
 
@@ -66,6 +71,11 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Like [`Backend::read`], for an adapter.
     fn read_adapter(weights: &Self::Adapter) -> Result<Cow<'_, [f32]>>;
 
+    /// Like [`Backend::finite`], for an adapter.
+    fn finite_adapter(weights: &Self::Adapter) -> Result<bool> {
+        Ok(Self::read_adapter(weights)?.iter().all(|value| value.is_finite()))
+    }
+
     /// Like [`Backend::digest`], for an adapter.
     fn digest_adapter(&self, weights: &Self::Adapter) -> Digest;
 
@@ -75,7 +85,7 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Zeros an array.
     fn clear(&self, flat: &mut Self::Flat);
 
-    /// An array on the host.
+    /// Copy of an array on the host.
     fn read_flat(flat: &Self::Flat) -> Result<Cow<'_, [f32]>>;
 
     /// Overwrites an array from the host.
@@ -96,19 +106,14 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// KV cache without pages.
     fn pages(&self, config: &Config) -> Self::Pages;
 
-    /// Bytes of device memory that something takes.
+    /// Device memory that something takes, in bytes.
     fn bytes(&self, config: &Config, need: Need) -> u64;
 
-    /// Bytes of device memory that are free; `None` where that is unknown.
+    /// Free device memory in bytes; `None` if unknown.
     fn available(&self) -> Option<u64>;
 
-    /// Bytes of one number in the form that the kernels read.
-    fn element(&self) -> u64 {
-        4
-    }
-
-    /// Layers whose activations a pass over `rows` tokens keeps whole if activations may take `bytes` bytes; `None` if
-    /// that does not depend on memory.
+    /// Number of layers whose activations a pass over `rows` tokens keeps completely if activations may take `bytes` bytes;
+    /// `None` if that does not depend on memory.
     fn kept_layers(&self, config: &Config, rows: usize, keep: Keep, bytes: u64) -> Option<usize> {
         let _ = (config, rows, keep, bytes);
         None
@@ -169,7 +174,7 @@ pub trait Backend: Debug + Send + Sync + Sized + 'static {
     /// Global norm of a gradient.
     fn gradient_norm(&self, table: &Table, gradients: &Self::Flat) -> Result<GradientNorm>;
 
-    /// AdamW step, after which the weights are ready to be computed with.
+    /// AdamW step, after which the weights are ready for use.
     fn step(
         &self,
         trainable: Trainable<'_, Self>,

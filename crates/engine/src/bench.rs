@@ -13,7 +13,7 @@ use crate::lora::{Adapter, LoraConfig};
 use crate::model::{Keep, LossGradients, Model, Net, Pass, Trained};
 use crate::optim::{AdamW, AdamWSettings, clip_factor};
 
-/// The model all figures are for: 5.8M parameters, Qwen3.
+/// Benchmark model of all figures: Qwen3 with 5.8M parameters.
 pub fn config() -> Result<Config> {
     let shape = Shape {
         vocab: 2048,
@@ -42,14 +42,14 @@ pub fn training_flops(config: &Config, sequences: usize, tokens: usize) -> f64 {
 #[derive(Debug, Clone, Copy)]
 pub struct Groups {
     pub groups: usize,
-    /// Replies of a group.
+    /// Number of replies of a group.
     pub group: usize,
-    /// Tokens of a prompt, and of each reply.
+    /// Number of tokens of a prompt, and of each reply.
     pub prompt: usize,
     pub reply: usize,
 }
 
-/// A model being trained on one batch, step after step.
+/// Benchmark trainer: a model trained on one batch, step after step.
 #[derive(Debug)]
 pub struct Trainer<B: Backend = Cpu> {
     pub model: Model<B>,
@@ -169,7 +169,11 @@ impl<B: Backend> Trainer<B> {
         let table = self.adapter.as_ref().map_or(&params.table, |adapter| &adapter.table);
         let scale = match device.gradient_norm(table, &self.grads)? {
             GradientNorm::Finite(norm) => clip_factor(norm, Some(1.0)),
-            GradientNorm::NotFinite(name) => return Err(EngineError::State(name)),
+            GradientNorm::NotFinite(name) => {
+                return Err(EngineError::Device(format!(
+                    "the gradient is not finite, first in {name}; lower the learning rate"
+                )));
+            }
         };
         let trainable = match &mut self.adapter {
             Some(adapter) => Trainable::Adapter(adapter),
@@ -196,7 +200,7 @@ pub fn gemm_peak(cpu: &Cpu) -> Option<f64> {
     Some(crate::gemm_peak::measure(cpu))
 }
 
-/// Nothing to measure without the feature `gemm`.
+/// `None` without the feature `gemm`.
 #[cfg(not(feature = "gemm"))]
 pub fn gemm_peak(_: &Cpu) -> Option<f64> {
     None

@@ -33,7 +33,7 @@ pub enum EngineError {
     #[error("{0}")]
     Device(String),
 
-    #[error("the optimizer state does not fit the model: {0}")]
+    #[error("the checkpoint does not fit the model: {0}; resume with the model the checkpoint was written for")]
     State(String),
 }
 

@@ -17,7 +17,7 @@ pub struct Forest {
     pub tokens: Vec<u32>,
     /// Position of each row in its sequence.
     pub positions: Vec<u32>,
-    /// The runs, in order of their rows.
+    /// Runs in order of their rows.
     pub spans: Vec<Span>,
     /// For each run, the length that decides its rotary frequencies (see [`crate::rope::Rope::key`]).
     pub rope_keys: Vec<usize>,
@@ -35,11 +35,11 @@ pub struct Target {
 /// Token run of a packed batch, and the ancestors it attends to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// Its rows.
+    /// Rows of the run.
     pub rows: Range<usize>,
-    /// Position of its first token.
+    /// Position of the first token.
     pub position: usize,
-    /// Rows of its ancestors, root first. Their lengths add up to `position`.
+    /// Rows of the ancestors, root first. Their lengths add up to `position`.
     pub chain: Vec<Range<usize>>,
     /// End of the rows of all its descendants, which follow it directly.
     pub subtree_end: usize,
@@ -59,7 +59,7 @@ impl Span {
 }
 
 impl Forest {
-    /// Lays nodes out. A parent must come before its children in the list; the rest of their order is free.
+    /// Packs nodes. A parent must come before its children in the list; their order is otherwise free.
     pub fn new(config: &Config, nodes: &[BatchNode]) -> Result<Self> {
         let mut builder = Builder::new(nodes)?;
         let mut forest = Self {
@@ -78,7 +78,7 @@ impl Forest {
         Ok(forest)
     }
 
-    /// Separate sequences, nothing shared.
+    /// Packs separate sequences, nothing shared.
     pub fn of_sequences(config: &Config, sequences: &[Vec<u32>]) -> Result<Self> {
         let nodes: Vec<_> = sequences.iter().map(|t| BatchNode { parent: None, tokens: t.clone() }).collect();
         Self::new(config, &nodes)

@@ -27,7 +27,7 @@ pub struct LearnerSettings<B: Backend = Cpu> {
     /// Activation checkpointing: recompute activations in the backward pass. Less memory, a third more work,
     /// bit-identical results.
     pub recompute: bool,
-    /// Bytes of activations a batch may need.
+    /// Limit on the activations of a batch, in bytes.
     pub memory_limit: Option<u64>,
     /// Separate device (other threads of the same machine), for a learner that computes while others sample. The results
     /// are the same.
@@ -46,13 +46,13 @@ impl<B: Backend> Clone for LearnerSettings<B> {
     }
 }
 
-/// Learner of a published policy. It trains the adapter where the policy has one, else all weights.
+/// Learner of a published policy. It trains the adapter if the policy has one, else all weights.
 ///
 /// Calls compute on the engine's threads and return when they are done: they do not yield in between.
 #[derive(Debug)]
 pub struct NativeLearner<B: Backend = Cpu> {
     policy: Arc<Policy<B>>,
-    /// The policy a loss may compare with. An adapter's base is its own reference.
+    /// Reference policy (KL penalty): the model a loss may compare with. For an adapter it is the base model.
     reference: Option<Model<B>>,
     settings: LearnerSettings<B>,
     optimizer: AdamW<B>,
@@ -61,7 +61,7 @@ pub struct NativeLearner<B: Backend = Cpu> {
 }
 
 impl<B: Backend> NativeLearner<B> {
-    /// A learner at the policy's current version, with a fresh optimizer.
+    /// Learner at the policy's current version, with a fresh optimizer.
     pub fn new(policy: Arc<Policy<B>>, reference: Option<Model<B>>, settings: LearnerSettings<B>) -> Self {
         let snapshot = policy.current();
         let (table, device) = (trained_table(&snapshot), &*snapshot.model.device);
@@ -81,7 +81,7 @@ impl<B: Backend> NativeLearner<B> {
     }
 
     /// Resumes from a directory written by [`NativeLearner::save`]. `policy` must hold the same model (and base) as
-    /// then.
+    /// when it was saved.
     pub fn resume(
         policy: Arc<Policy<B>>,
         reference: Option<Model<B>>,
@@ -243,7 +243,7 @@ fn trained_table<B: Backend>(snapshot: &Snapshot<B>) -> &Table {
     }
 }
 
-/// Like [`fault`], with the number of tokens that would have fitted.
+/// Like [`fault`], with the number of tokens that would have fit.
 fn short<B: Backend>(snapshot: &Snapshot<B>, keep: Keep, error: EngineError) -> LearnFault {
     let EngineError::Memory { needed, limit, rows } = error else { return fault(error) };
     let (device, config) = (&snapshot.model.device, &snapshot.model.config);
@@ -261,7 +261,7 @@ fn short<B: Backend>(snapshot: &Snapshot<B>, keep: Keep, error: EngineError) -> 
     LearnFault::Memory { needed, limit, fix }
 }
 
-/// Name of the parameter at a place of the flat array.
+/// Name of the parameter at an index of the flat array.
 fn name_at(table: &Table, at: usize) -> String {
     let found = table.params.iter().find(|param| param.range.contains(&at));
     found.map_or_else(|| "a parameter".to_owned(), |param| param.name.clone())
@@ -291,12 +291,14 @@ impl<B: Backend> Learner for NativeLearner<B> {
 
     async fn not_finite(&mut self) -> std::result::Result<Option<String>, LearnFault> {
         let snapshot = self.policy.current();
-        let values = match &snapshot.adapter {
-            Some(adapter) => B::read_adapter(&adapter.weights),
-            None => B::read(&snapshot.model.weights),
-        };
-        let values = values.map_err(fault)?;
-        Ok(values.iter().position(|value| !value.is_finite()).map(|at| name_at(trained_table(&snapshot), at)))
+        let (adapter, weights) = (snapshot.adapter.as_ref().map(|adapter| &adapter.weights), &snapshot.model.weights);
+        if adapter.map_or_else(|| B::finite(weights), B::finite_adapter).map_err(fault)? {
+            return Ok(None);
+        }
+        // On a GPU this copies all weights to the host, so only now.
+        let values = adapter.map_or_else(|| B::read(weights), B::read_adapter).map_err(fault)?;
+        let at = values.iter().position(|value| !value.is_finite());
+        Ok(Some(at.map_or_else(|| "a weight, rounded to bf16".into(), |at| name_at(trained_table(&snapshot), at))))
     }
 
     async fn score(&mut self, batch: &Batch, whose: Whose) -> std::result::Result<TokenScores, LearnFault> {

@@ -7,19 +7,19 @@ pub mod backend;
 pub mod bench;
 pub mod config;
 pub mod cpu;
-pub mod error;
-pub mod forest;
+mod error;
+mod forest;
 #[cfg(feature = "gemm")]
 mod gemm_peak;
 pub mod generate;
 pub mod learn;
 pub mod lora;
-pub mod memory;
-pub mod model;
+mod memory;
+mod model;
 mod native;
 pub mod optim;
 pub mod parity;
-pub mod policy;
+mod policy;
 pub mod rope;
 pub mod weights;
 

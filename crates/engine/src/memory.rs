@@ -3,7 +3,7 @@
 use std::fs::read_to_string;
 
 /// Available bytes, the smaller of the kernel's report and the control group's limit; `None` if neither is known.
-pub fn available() -> Option<u64> {
+pub(crate) fn available() -> Option<u64> {
     let free = available_in(&read_to_string("/proc/meminfo").ok()?)?;
     let number = |path: &str| read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let group =

@@ -98,7 +98,8 @@ impl<'a, B: Backend> Net<'a, B> {
         B::forward(*self, pass, keep, activations)
     }
 
-    /// Adds the gradient of the loss to `trained`. Must follow a [`Net::forward`] of the same pass that kept something.
+    /// Backward pass: adds the gradient of the loss to `trained`. Must follow a [`Net::forward`] of the same pass that kept
+    /// activations.
     pub fn backward(
         &self,
         pass: Pass<'_>,
@@ -141,11 +142,11 @@ pub struct Pass<'a> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scored {
     pub logprobs: Vec<f32>,
-    /// Entropy of the distribution the target was drawn from.
+    /// Entropy of the distribution at the target.
     pub entropies: Vec<f32>,
 }
 
-/// Loss gradients: the derivative of the loss by each target's logprob and entropy.
+/// Loss gradients: the derivatives of the loss with respect to each target's logprob and entropy.
 #[derive(Debug, Clone, Copy)]
 pub struct LossGradients<'a> {
     /// d loss / d logprob.
@@ -163,7 +164,7 @@ pub enum Trained<'g, B: Backend = Cpu> {
     Adapter(&'g mut B::Flat),
 }
 
-/// Memory check before loading: weights that do not fit would take the whole machine down without a message.
+/// Memory check before loading: weights that do not fit would take the machine down without a message.
 fn check_room(needed: u64, available: Option<u64>) -> std::result::Result<(), String> {
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     match available.filter(|&bytes| bytes < needed) {

@@ -58,7 +58,7 @@ pub fn open_on<B: Backend>(device: Arc<B>, spec: &EngineSpec) -> std::result::Re
     Ok(Arc::new(NativeEngine::new(Snapshot::new(model, adapter, &spec.run))?))
 }
 
-/// Adapter to continue from. A recipe may also ask for one, of the same shape.
+/// Adapter to continue from. If the recipe asks for one too, both must have the same shape.
 fn trained_before<B: Backend>(
     model: &Model<B>,
     dir: &Path,
@@ -118,7 +118,7 @@ impl<B: Backend> NativeEngine<B> {
         Ok(Self { policy, sampler })
     }
 
-    /// Free memory less gradients and moments, which are taken in the first step.
+    /// Memory left for activations: free memory less gradients and moments, which are allocated in the first step.
     fn left_for_activations(&self) -> Option<u64> {
         let Snapshot { model, adapter, .. } = self.policy.current();
         let parameters = adapter.map_or(model.params.table.len(), |adapter| adapter.table.len());
@@ -126,7 +126,8 @@ impl<B: Backend> NativeEngine<B> {
         Some(model.device.available()?.saturating_sub(optimizer))
     }
 
-    /// The model a learner compares with. The base of an adapter is its own reference, and needs no second model.
+    /// Reference policy (KL penalty): the model a learner compares with. The base of an adapter serves as its reference, without a
+    /// second model.
     fn reference(&self, wanted: Option<&Reference>) -> Result<Option<Model<B>>> {
         let current = self.policy.current();
         Ok(match wanted {
@@ -183,8 +184,9 @@ impl<B: Backend> Engine for NativeEngine<B> {
         let parameters = snapshot.model.parameters() as u64;
         let trained = snapshot.adapter.as_ref().map_or(parameters as usize, |adapter| adapter.table.len());
         let keep = if work.recompute { Keep::Inputs } else { Keep::Everything };
-        let (device, element) = (&snapshot.model.device, snapshot.model.device.element());
-        let per_token = 2 * element * config.layers as u64 * (config.heads.keys * config.heads.dim) as u64;
+        let device = &snapshot.model.device;
+        // Pages hold heads as wide as the kernels'.
+        let per_token = device.bytes(config, Need::Page) / PAGE as u64;
         let weights = device.bytes(config, Need::Weights);
         let cache = work.episodes * work.window as u64 * per_token;
         let cache_bytes = cache.min(device.serving().memory_limit);

@@ -31,9 +31,9 @@ pub struct AdamWStep {
     pub step: f32,
     /// 1 over the root of the second moment's bias correction.
     pub root: f32,
-    /// Factor on the gradient: clipping.
+    /// Gradient scale: clipping.
     pub scale: f32,
-    /// Number of the step, from 1.
+    /// Step number, from 1.
     pub number: u64,
 }
 
@@ -42,7 +42,7 @@ impl<B: Backend> AdamW<B> {
         Self { settings, steps: 0, moments: device.moments(table.len()) }
     }
 
-    /// Steps taken.
+    /// Number of steps taken.
     pub fn steps(&self) -> u64 {
         self.steps
     }
@@ -78,9 +78,7 @@ impl<B: Backend> AdamW<B> {
         let files = TensorFiles::open(dir, "optimizer")?;
         let steps = files.metadata("step").and_then(|s| s.parse().ok());
         let steps = steps.ok_or_else(|| {
-            EngineError::State(
-                "optimizer.safetensors has no step in its metadata; it was not written by this engine".into(),
-            )
+            EngineError::State("optimizer.safetensors, not written by this engine, names no step".into())
         })?;
         let mut state = Self { steps, ..Self::new(settings, table, device) };
         let (mut m, mut v) = (vec![0.0; table.len()], vec![0.0; table.len()]);

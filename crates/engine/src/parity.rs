@@ -14,9 +14,9 @@ use crate::model::{Keep, LossGradients, Net, Pass, Trained};
 /// Execution options of a comparison. None of them changes results beyond rounding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct How {
-    /// All sequences in one pass instead of one each.
+    /// Pack all sequences into one pass instead of one each.
     pub packed: bool,
-    /// Common prefixes once; implies one pass.
+    /// Compute common prefixes once; implies one pass.
     pub share_prefix: bool,
     /// Recompute activations in the backward pass.
     pub recompute: bool,

@@ -27,7 +27,7 @@ impl<B: Backend> Clone for Snapshot<B> {
 }
 
 impl<B: Backend> Snapshot<B> {
-    /// A policy at the start of a run.
+    /// Snapshot at the start of a run.
     pub fn new(model: Model<B>, adapter: Option<Adapter<B>>, run: &str) -> Self {
         let version = PolicyVersion { run: run.into(), step: 0, weights: Digest::of(&[]) };
         let mut snapshot = Self { model, adapter: adapter.map(Arc::new), version };
@@ -39,7 +39,7 @@ impl<B: Backend> Snapshot<B> {
         Net::new(&self.model, self.adapter.as_deref())
     }
 
-    /// Makes the changed weights a version.
+    /// Declares the changed weights a new version.
     fn renew(&mut self, step: u64) -> PolicyVersion {
         self.version.step = step;
         self.version.weights = self.digest();
@@ -60,7 +60,7 @@ impl<B: Backend> Snapshot<B> {
     }
 }
 
-/// A policy shared by one learner and any number of samplers.
+/// Policy shared by one learner and any number of samplers.
 #[derive(Debug)]
 pub struct Policy<B: Backend = Cpu> {
     current: RwLock<Snapshot<B>>,

@@ -12,7 +12,7 @@ pub enum Scaling {
     Linear {
         factor: f64,
     },
-    /// The base grows with the length of the sequence once that exceeds the trained length.
+    /// NTK-aware: the base grows with the length of the sequence once that exceeds the trained length.
     Dynamic {
         factor: f64,
         trained: usize,

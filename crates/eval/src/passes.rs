@@ -2,7 +2,7 @@
 
 /// Chance that at least one of `k` trials drawn without replacement passes: 1 - C(n-c, k) / C(n, k). `None` for fewer
 /// than `k` trials.
-pub fn pass_at(n: usize, c: usize, k: usize) -> Option<f64> {
+pub(crate) fn pass_at(n: usize, c: usize, k: usize) -> Option<f64> {
     (k >= 1 && k <= n && c <= n).then(|| 1.0 - ratio(n - c, n, k))
 }
 

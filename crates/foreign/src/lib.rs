@@ -1,6 +1,6 @@
 //! Records of other trainers, as far as they go, converted to a run directory that Hone's own tools read.
 //!
-//! A [`Reader`] knows one format and maps it onto a [`Record`]: episodes with rewards by step and group, and curves.
+//! A `Reader` knows one format and maps it onto a [`Record`]: episodes with rewards by step and group, and curves.
 //! Data that a format does not record stays absent; [`Record::lacks`] lists what each check of the doctor would need.
 //! No token, logprob or evaluation is made up.
 
@@ -15,10 +15,10 @@ mod thrift;
 
 use std::path::{Path, PathBuf};
 
-pub use readers::{READERS, Reader};
+use readers::READERS;
 pub use record::{Curve, Episode, Record};
 pub use run::write_run;
-pub use source::Source;
+use source::Source;
 
 /// Reason why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,10 @@ pub enum ForeignError {
     Bad { path: PathBuf, line: Option<usize>, what: String },
     #[error("{} is compressed; unpack it first and name the unpacked file", path.display())]
     Packed { path: PathBuf },
-    #[error("{} has no episode and no curve in it", path.display())]
+    #[error(
+        "{} has no episode and no curve in it; name the file or directory as docs/other-trainers.md describes",
+        path.display()
+    )]
     Empty { path: PathBuf },
     #[error(transparent)]
     RunDir(#[from] hone_trace::rundir::RunDirError),

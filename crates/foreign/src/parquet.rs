@@ -1,7 +1,7 @@
 //! Parquet as data frames write it: columns of numbers, texts and lists of them.
 //!
-//! Read are plain and dictionary pages of both versions, uncompressed, snappy or zstd. A column in another encoding is named
-//! in [`Table::unread`]. Everything is bounds-checked: the file may be anybody's.
+//! Supported: plain and dictionary pages of both versions, uncompressed, snappy or zstd. A column in another encoding is named
+//! in [`Table::unread`]. Everything is bounds-checked: the file may come from anybody.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use serde_json::Value as Json;
 use crate::snappy;
 use crate::thrift::{self, Fields, Get, Value};
 
-/// The most a page may hold when it is unpacked.
+/// Maximum bytes of an unpacked page.
 const PAGE: usize = 256 << 20;
 
-/// The most values of a page: each may be an empty text, so that no byte of the file pays for them.
+/// Maximum values of a page, which bounds memory: empty texts take no bytes in the file.
 const VALUES: usize = 1 << 22;
-/// The deepest schema that is followed.
+/// Maximum depth of a schema.
 const DEPTH: usize = 16;
 
 /// A table by column.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) rows: usize,
-    /// By path (`reward`, or `prompt.list.element.content`), a value a row; of a list, an array.
+    /// One value a row, an array for a list, by path: `reward`, `prompt.list.element.content`.
     pub(crate) columns: BTreeMap<String, Vec<Json>>,
     /// Columns that could not be read.
     pub(crate) unread: Vec<String>,
 }
 
-/// Reads a whole file; `Err` says in words why it is none.
+/// Reads a whole file. `Err`: reason why the file cannot be read.
 pub(crate) fn read(file: &[u8]) -> Result<Table, &'static str> {
     let tail = file.len().checked_sub(8).filter(|_| file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
     let tail = tail.ok_or("it does not begin and end as a parquet file does")?;
@@ -147,7 +147,7 @@ fn column(file: &[u8], meta: &Fields, leaf: &Leaf) -> Option<Vec<Json>> {
     Some(rows.finish())
 }
 
-/// Rows in the making: one value, or a list.
+/// Row under construction: one value, or a list.
 #[derive(Default)]
 struct Rows {
     rows: Vec<Json>,
@@ -186,7 +186,7 @@ fn unpack(codec: i64, packed: &[u8], size: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// The values that are there, in order.
+/// Present values, in order.
 fn values(
     kind: i64,
     encoding: i64,
@@ -212,7 +212,7 @@ fn values(
     }
 }
 
-/// Values one after the other.
+/// Plain encoding: values one after the other.
 fn plain(kind: i64, bytes: &[u8], count: usize) -> Option<(Vec<Json>, usize)> {
     let (mut at, mut values) = (0, Vec::new());
     for number in 0..count {

@@ -10,18 +10,18 @@ const ENDED: usize = 3;
 /// Everything that was read.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// The format, as a person would call it.
+    /// Display name of the format.
     pub format: &'static str,
     pub episodes: Vec<Episode>,
-    /// Numbers by step, under the names of our own metrics.
+    /// Curves by step.
     pub curves: BTreeMap<u64, BTreeMap<Curve, f64>>,
     /// Steps at which the loss or the gradient was not a number, up to the end of the record.
     pub not_finite: BTreeSet<u64>,
     /// Reward components with their weights, in order.
     pub components: Vec<(String, f64)>,
-    /// The record says how episodes ended.
+    /// True if the record says how episodes ended.
     pub has_endings: bool,
-    /// The record says which episodes broke.
+    /// True if the record says which episodes broke.
     pub has_faults: bool,
     /// Assumptions and omissions, in sentences.
     pub notes: Vec<String>,
@@ -36,15 +36,15 @@ pub struct Episode {
     /// By component. Absent if not scored.
     pub rewards: BTreeMap<String, f64>,
     pub total: Option<f64>,
-    /// The advantage it was trained with.
+    /// Advantage it was trained with.
     pub advantage: Option<f64>,
     pub prompt: Option<String>,
     pub completion: Option<String>,
     /// The conversation in OpenAI's form, where it is recorded.
     pub messages: Option<Vec<Value>>,
-    /// A length limit cut it short.
+    /// True if a length limit cut it short.
     pub truncated: bool,
-    /// It broke outside the policy, in these words.
+    /// Fault outside the policy: its message.
     pub fault: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use hone_arena::rewards::TOTAL;
 use hone_trace::Credit as _;
 use hone_trace::rundir::RunDir;
 use hone_trace::{
@@ -18,8 +19,6 @@ use serde_json::{Map, Value, json};
 
 use crate::ForeignError;
 use crate::record::{Curve, Episode, Record};
-
-const TOTAL: &str = "total";
 
 /// Writes the record into `directory` as a run. Episodes have no tokens, because none were recorded.
 pub fn write_run(record: &Record, directory: &Path) -> Result<(), ForeignError> {
@@ -62,16 +61,21 @@ fn earned(groups: Vec<Group>, scheme: &Scheme) -> Vec<(String, Value)> {
     let metrics = credited(&groups, &credit.credit(&groups), scheme);
     let faults = groups.iter().map(|group| group.faulted().len()).sum::<usize>();
     let all = groups.iter().map(|group| group.all().count()).sum::<usize>();
-    let known = |name: &str| {
-        name.starts_with("batch_reward/")
-            || (name.starts_with("reward/") && !name.contains("parse") && !name.contains("tokens"))
-    };
-    let kept = metrics.iter().filter(|(name, _)| known(name)).map(|(name, value)| (name.to_owned(), json!(value)));
+    let kept =
+        metrics.iter().filter(|(name, _)| is_of_rewards(name)).map(|(name, value)| (name.to_owned(), json!(value)));
     kept.chain([
         (names::ROLLOUTS_FAULTED.name.to_owned(), json!(faults)),
         (names::ROLLOUTS_TOTAL.name.to_owned(), json!(all)),
     ])
     .collect()
+}
+
+/// True for metrics that rewards alone determine. Replies are not recorded as calls, so how many parse is not known.
+fn is_of_rewards(name: &str) -> bool {
+    let of_parsing =
+        [names::REWARD_PARSE_FAILURE_RATE, names::REWARD_REPAIRED_RATE].iter().any(|rate| rate.name == name)
+            || names::REWARD_PARSE_FAILURE_RATE_KIND.part(name).is_some();
+    matches!(name.split_once('/'), Some(("reward" | "batch_reward", _))) && !of_parsing
 }
 
 fn name(curve: Curve) -> String {

@@ -1,4 +1,4 @@
-//! A path of somebody else's: its files, and their beginnings.
+//! Input path of another trainer's record: its files, and their beginnings.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,16 @@ use crate::ForeignError;
 
 /// A file, or the files of a directory.
 #[derive(Debug)]
-pub struct Source {
-    pub path: PathBuf,
+pub(crate) struct Source {
     /// In the order of their names.
-    pub files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// Depth to which a directory is searched.
 const DEPTH: usize = 3;
 
 impl Source {
-    pub fn open(path: &Path) -> Result<Self, ForeignError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, ForeignError> {
         let mut files = Vec::new();
         if path.is_dir() {
             collect(path, DEPTH, &mut files)?;
@@ -27,17 +26,17 @@ impl Source {
         } else {
             files.push(path.to_owned());
         }
-        Ok(Self { path: path.to_owned(), files })
+        Ok(Self { files })
     }
 
     /// Files with this ending.
-    pub fn ending(&self, ending: &str) -> impl Iterator<Item = &Path> {
+    pub(crate) fn ending(&self, ending: &str) -> impl Iterator<Item = &Path> {
         let wanted = ending.to_owned();
         self.files.iter().map(PathBuf::as_path).filter(move |path| path.extension().is_some_and(|end| *end == *wanted))
     }
 
     /// JSON lines files, under the endings they have in the wild.
-    pub fn json_lines(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn json_lines(&self) -> impl Iterator<Item = &Path> {
         self.ending("jsonl").chain(self.ending("ndjson")).chain(self.ending("json"))
     }
 
@@ -147,7 +146,7 @@ fn list(text: &str) -> Option<Vec<Value>> {
     serde_json::from_str(text.starts_with('[').then_some(text)?).ok()
 }
 
-/// Python writes NaN and Infinity, which are no JSON: a text here, so that neither passes for a number.
+/// Python writes NaN and Infinity, which are not valid JSON: read as text, so that neither passes for a number.
 fn parsed(line: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(line).or_else(|error| {
         let mended = ["NaN", "Infinity", "-Infinity"].iter().fold(line.to_owned(), |line, word| {

@@ -3,7 +3,7 @@
 //! An error's text says what is wrong and then, after a semicolon or as a separate sentence, what to do: "cannot read
 //! x; give the domain's own directory". Here the second part becomes a `hint:` line, after all causes.
 
-use hone_trace::clean;
+use hone_trace::{Fault, FaultKind, clean};
 
 /// The two parts of an error's text.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,36 +82,31 @@ pub(crate) fn shown(error: &anyhow::Error) -> String {
     lines.concat()
 }
 
-/// A program's fault with the usual advice.
-pub(crate) fn advised(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    const ADVISED: [(&str, &str); 6] = [
-        ("Connection refused", "start the server, or correct its address: url = \"http://HOST:PORT\""),
-        ("dns error", "correct the server's address: url = \"http://HOST:PORT\""),
-        ("cannot start ", "install it, or name it in full; it is started in the recipe's directory (env.directory)"),
-        ("is not an answer: ", "print to stderr: stdout is for answers, one JSON object a line"),
-        (" ended (", "correct the program; `hone env show RECIPE` tries it again"),
-        (
-            "no answer within ",
-            "answer every request with its id and flush stdout after it, or raise deadline_s (start_deadline_s for the first)",
-        ),
-    ];
-    let error = error.into();
-    let text = error.to_string();
-    // A user's own program answers with ids per line; for a server the protocol takes care of that.
-    let elsewhere = [" at http", "initialize at ", "tools/call at "].iter().any(|mark| text.contains(mark));
-    if elsewhere && text.contains("no answer within ") {
-        return anyhow::anyhow!(
-            "{text}\nhint: look at the server, or raise deadline_s (open_deadline_s before the first step)"
-        );
-    }
-    match ADVISED.iter().find(|(mark, _)| text.contains(mark)) {
-        Some((_, advice)) => anyhow::anyhow!("{text}\nhint: {advice}"),
-        None => error,
-    }
+/// A fault with the usual advice for its kind.
+pub(crate) fn advised(fault: Fault) -> anyhow::Error {
+    let advice = match fault.kind {
+        FaultKind::Other => return fault.into(),
+        FaultKind::Unreachable => "start the server, or correct its address: url = \"http://HOST:PORT\"",
+        FaultKind::UnknownHost => "correct the server's address: url = \"http://HOST:PORT\"",
+        FaultKind::NotStarted => {
+            "install it, or name it in full; it is started in the recipe's directory (env.directory)"
+        }
+        FaultKind::Garbled => "print to stderr: stdout is for answers, one JSON object a line",
+        FaultKind::Ended => "correct the program; `hone env show RECIPE` tries it again",
+        FaultKind::ServerLate => "look at the server, or raise deadline_s (open_deadline_s before the first step)",
+        // A program of the user's own answers with ids per line; for a server the protocol takes care of that.
+        FaultKind::ProgramLate => {
+            "answer every request with its id and flush stdout after it, or raise deadline_s (start_deadline_s for \
+             the first)"
+        }
+    };
+    anyhow::anyhow!("{fault}\nhint: {advice}")
 }
 
 #[cfg(test)]
 mod tests {
+    use hone_trace::Boundary;
+
     use super::*;
 
     #[test]
@@ -143,12 +138,16 @@ mod tests {
 
     #[test]
     fn a_program_and_a_server_that_are_late_are_advised_apart() {
-        let advice = |text: &str| advised(anyhow::anyhow!("{text}")).to_string();
-        assert!(advice("open by python3 e.py: no answer within 4.0 s").contains("flush stdout"));
-        for late in ["step at http://x: no answer within 3.0 s", "initialize at npx y: no answer within 4.0 s"] {
-            assert!(advice(late).contains("open_deadline_s"), "{late}");
-        }
-        assert!(advice("GET /schema at http://x: Connection refused (os error 111)").contains("start the server"));
+        let advice = |kind| advised(Fault::new(Boundary::Environment, "w").of_kind(kind)).to_string();
+        assert!(advice(FaultKind::ProgramLate).contains("\nhint: answer every request"));
+        assert!(advice(FaultKind::ServerLate).contains("open_deadline_s"));
+        assert!(advice(FaultKind::Unreachable).contains("start the server"));
+    }
+
+    #[test]
+    fn a_fault_is_advised_by_its_kind_and_not_by_its_words() {
+        let quoted = Fault::new(Boundary::Environment, "open by e.py: RuntimeError: Connection refused");
+        assert_eq!(advised(quoted.clone()).to_string(), quoted.to_string());
     }
 
     #[test]

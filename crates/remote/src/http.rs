@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use hone_trace::FaultKind;
 use indexmap::IndexMap;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, StatusCode, Url, redirect};
@@ -20,9 +21,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Credentials of a server, by the names of the variables that hold them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Credentials<'a> {
-    /// Sent as `Authorization: Bearer …`.
+    /// Variable whose value is sent as `Authorization: Bearer …`.
     pub bearer_env: Option<&'a str>,
-    /// Header name to variable name.
+    /// Further headers: name of the header to name of the variable.
     pub headers: Option<&'a IndexMap<String, String>>,
 }
 
@@ -50,7 +51,7 @@ pub struct Reply {
 }
 
 impl Http {
-    /// The error says what to change.
+    /// Reads the credentials; an error says what to change.
     pub fn new(base: &str, credentials: &Credentials<'_>) -> Result<Self, String> {
         let mut base = Url::parse(base).map_err(|error| {
             format!("url {base:?} is not an address ({error}); write it like http://localhost:8000")
@@ -149,7 +150,7 @@ impl Http {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let lost = |error: reqwest::Error| Failure::infrastructure(self.redacted(causes(error)));
+        let lost = |error: reqwest::Error| self.lost(error);
         let mut response = request.send().await.map_err(lost)?;
         let (status, headers) = (response.status(), response.headers().clone());
         self.no_redirect(status, &headers)?;
@@ -216,7 +217,7 @@ impl Http {
             .header("upgrade", "websocket")
             .header("sec-websocket-version", "13")
             .header("sec-websocket-key", key);
-        let lost = |error: reqwest::Error| Failure::infrastructure(self.redacted(causes(error)));
+        let lost = |error: reqwest::Error| self.lost(error);
         let response = request.send().await.map_err(lost)?;
         let status = response.status();
         self.no_redirect(status, response.headers())?;
@@ -229,6 +230,11 @@ impl Http {
         let accepted = response.headers().get("sec-websocket-accept").and_then(|key| key.to_str().ok());
         let accepted = accepted.map(str::to_owned);
         Ok((response.upgrade().await.map_err(lost)?, accepted))
+    }
+
+    fn lost(&self, error: reqwest::Error) -> Failure {
+        let kind = fault_kind(&error);
+        Failure::infrastructure(self.redacted(causes(error))).of_kind(kind)
     }
 
     /// A text without the credentials that a server may echo.
@@ -254,6 +260,22 @@ fn causes(error: reqwest::Error) -> String {
         source = inner.source();
     }
     text
+}
+
+/// Kind of fault of a request that got no answer.
+fn fault_kind(error: &reqwest::Error) -> FaultKind {
+    let sources = || std::iter::successors(std::error::Error::source(error), |inner| inner.source());
+    let refused = |inner: &(dyn std::error::Error + 'static)| {
+        inner.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    if sources().any(refused) {
+        FaultKind::Unreachable
+    // The HTTP client has no type for this.
+    } else if error.is_connect() && sources().any(|inner| inner.to_string().starts_with("dns error")) {
+        FaultKind::UnknownHost
+    } else {
+        FaultKind::Other
+    }
 }
 
 /// The start of a text, without control characters.

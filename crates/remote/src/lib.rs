@@ -9,7 +9,7 @@ pub mod fleet;
 pub mod http;
 pub mod mcp;
 pub mod openenv;
-pub mod rpc;
+mod rpc;
 pub mod serve;
 pub mod supervise;
 mod tasks;

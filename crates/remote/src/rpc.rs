@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::supervise::Failure;
 
 /// The result of a response, or its error as a failure. -32000 means that the server is full.
-pub fn result(mut response: Value) -> Result<Value, Failure> {
+pub(crate) fn result(mut response: Value) -> Result<Value, Failure> {
     if let Some(error) = response.get("error").filter(|error| !error.is_null()) {
         let code = error.get("code").and_then(Value::as_i64).unwrap_or_default();
         let message = error.get("message").and_then(Value::as_str).unwrap_or("an error without a message");

@@ -15,12 +15,12 @@ use common::{Served, host};
 use hone_remote::http::{Credentials, Http};
 use hone_remote::openenv::socket::Socket;
 use hone_remote::serve::Options;
-use hone_trace::{Action, ToolCall};
+use hone_trace::{Action, FaultKind, ToolCall};
 use hone_worlds::EnvSpec;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 fn client(url: &str) -> Http {
     Http::new(url, &Credentials::default()).unwrap()
@@ -139,6 +139,18 @@ async fn an_answer_too_many_is_a_fault() {
     assert!(fault.what.contains("nothing had asked for") && !fault.transient, "{fault}");
     let facts = episode.env.end().facts;
     assert_eq!(facts["step_rewards"], json!([0.0]), "{facts:?}");
+}
+
+#[tokio::test]
+async fn an_address_without_a_server_and_one_without_a_host_are_told_apart() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // No label of a host's name has 64 characters, so nobody is asked for it.
+    let unknown = format!("http://{}.example", "x".repeat(64));
+    for (url, kind) in [(format!("http://{nobody}"), FaultKind::Unreachable), (unknown, FaultKind::UnknownHost)] {
+        let json = client(&url).json(Method::GET, "schema", None).await.unwrap_err();
+        let upgrade = client(&url).upgrade("ws", "dGhlIHNhbXBsZSBub25jZQ==").await.unwrap_err();
+        assert_eq!((json.fault, upgrade.fault), (kind, kind), "{json}");
+    }
 }
 
 #[tokio::test]

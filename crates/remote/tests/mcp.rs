@@ -12,7 +12,7 @@ use common::{Served, documented, host};
 use hone_arena::registry::Environment;
 use hone_arena::rewards::Case;
 use hone_remote::serve::Options;
-use hone_trace::{Action, Boundary, ToolCall};
+use hone_trace::{Action, Boundary, FaultKind, ToolCall};
 use hone_worlds::registry::EnvSpec;
 use serde_json::{Value, json};
 
@@ -144,10 +144,12 @@ async fn a_program_is_judged_by_its_state_however_the_episode_ended() {
 async fn a_program_that_hangs_or_dies_is_a_fault() {
     let directory = tempfile::tempdir().unwrap();
     let environment = counter(&directory);
-    for (tool, words) in [("hang", "no answer within 2.0 s"), ("die", "the program ended")] {
+    for (tool, words, kind) in
+        [("hang", "no answer within 2.0 s", FaultKind::ServerLate), ("die", "the program ended", FaultKind::Ended)]
+    {
         let mut episode = environment.arena.open(&environment.splits["train"][0], 0).await.unwrap();
         let fault = episode.env.step(call(tool, json!({}))).await.unwrap_err();
-        assert!(fault.transient && fault.what.contains(words), "{fault}");
+        assert!(fault.transient && fault.what.contains(words) && fault.kind == kind, "{fault}");
         let fault = episode.env.finish().await.unwrap_err();
         assert!(
             fault.boundary == Boundary::Verifier && fault.what.contains("gone"),

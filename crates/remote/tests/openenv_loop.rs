@@ -6,7 +6,7 @@ mod common;
 use common::{Served, documented, host, small, solve};
 use hone_arena::rewards::Case;
 use hone_remote::serve::Options;
-use hone_trace::{Action, Boundary, Message, ToolCall};
+use hone_trace::{Action, Boundary, FaultKind, Message, ToolCall};
 use hone_worlds::{BUILTINS, EnvSpec};
 use serde_json::{Map, Value, json};
 
@@ -95,6 +95,7 @@ async fn a_server_that_hangs_costs_a_transient_fault_and_no_reward() {
     let call = || Action::Calls(vec![ToolCall::new("move", Map::new())]);
     let fault = episode.env.step(call()).await.unwrap_err();
     assert!(fault.transient && fault.boundary == Boundary::Environment && fault.what.contains("0.2 s"), "{fault}");
+    assert_eq!(fault.kind, FaultKind::ServerLate);
     // A late answer would be mistaken for the next one's: the socket is dropped.
     let fault = episode.env.step(call()).await.unwrap_err();
     assert!(fault.what.contains("the connection is gone"), "{fault}");

@@ -1,4 +1,4 @@
-//! Test data and its location.
+//! Test data and its location, and what tests of several crates share.
 //!
 //! [`committed`] data is part of the repository: figures recorded from other implementations, and our own inputs.
 //! [`third_party`] data belongs to other projects and is not committed; a test that needs it is marked `#[ignore =
@@ -33,4 +33,20 @@ pub fn third_party(path: &str) -> PathBuf {
         found.display()
     );
     found
+}
+
+/// Checks a generated page in `docs/` against the text that the code gives; with `HONE_BLESS=1` in the environment, writes
+/// it first. `command` is the one that does so.
+///
+/// # Panics
+/// If the page is another one, or cannot be read or written.
+#[track_caller]
+pub fn page_is(page: &str, text: &str, command: &str) {
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).join(page);
+    if std::env::var_os("HONE_BLESS").is_some() {
+        let written = std::fs::write(&path, text);
+        assert!(written.is_ok(), "cannot write {}: {written:?}", path.display());
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == text, "docs/{page} is out of date; run `HONE_BLESS=1 {command}`");
 }

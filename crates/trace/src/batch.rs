@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {
     pub nodes: Vec<BatchNode>,
-    /// The tokens whose logprobs count, sequence after sequence.
+    /// Tokens whose logprobs count, sequence after sequence.
     pub targets: Vec<Target>,
     /// Bounds of each sequence in `targets`; every target belongs to exactly one sequence.
     pub sequences: Vec<Range<usize>>,
-    /// The temperature the targets were sampled at: logits are divided by it.
+    /// Temperature the targets were sampled at: logits are divided by it.
     pub temperature: f32,
 }
 
@@ -38,11 +38,11 @@ pub struct Target {
     /// Logprob under the distribution the token was actually drawn from: `sampler`, unless top-k, top-p, min-p or a
     /// gate narrowed it. Only an off-policy correction (importance sampling) reads it.
     pub behaviour: f32,
-    /// Old logprob: the learner's when it first saw this batch. `None` on the first pass, where the importance ratio is
-    /// 1.
+    /// Old logprob: the sampler's (behaviour policy), or the learner's own from before the first update if a correction
+    /// is set and the two may differ. `None` in imitation, where nothing is compared and the importance ratio is 1.
     pub old: Option<f32>,
     pub advantage: f32,
-    /// This token's weight in the optimizer step's objective. It implements the loss reduction and is fixed once all
+    /// Weight of this token in the optimizer step's objective. It implements the loss reduction and is fixed once all
     /// sequences of the step are known, so that splitting them into micro-batches changes nothing.
     pub weight: f32,
 }

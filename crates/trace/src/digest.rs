@@ -48,7 +48,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Not 64 hex digits.
+/// Text that is not 64 hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a digest is 64 hex digits, found {0:?}")]
 pub struct BadDigest(String);

@@ -81,7 +81,7 @@ pub struct EngineSpec {
 }
 
 impl EngineSpec {
-    /// For an engine that has no options.
+    /// Refuses all options: for an engine that has none.
     pub fn refuse_options(&self, engine: &str) -> Result<(), EngineFault> {
         match self.options.keys().next() {
             None => Ok(()),

@@ -116,7 +116,7 @@ pub enum NoSignal {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lesson {
     pub advantage: Advantage,
-    /// Old logprobs: the learner's logprob of every sampled token when it first saw it. Empty if no optimizer step saw
+    /// Logprobs of the learner, of every sampled token when it first saw it. Empty if no optimizer step saw
     /// the trace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<f32>,
@@ -133,7 +133,7 @@ pub struct Lesson {
 /// outcome in this order that applied to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fate {
-    /// Its advantage is 0.
+    /// The advantage is 0.
     Zero,
     Trained,
     /// Excluded by an off-policy correction or a mask.

@@ -29,7 +29,7 @@
 mod kind;
 mod rules;
 
-pub use kind::kind;
+pub use kind::{Kind, kind};
 pub use rules::{
     Bounds, Choose, Rule, Shape, flat, home_of, named, open, others, over, path, real, seed, table, table_of,
     tables_by_name, under, whole,
@@ -40,14 +40,14 @@ pub use rules::{
 pub struct Key {
     pub name: &'static str,
     pub meaning: &'static str,
-    /// The kind of value it takes, in a user's words.
-    pub kind: fn() -> String,
+    /// The kind of value it takes.
+    pub kind: fn() -> Kind,
     pub rule: Rule,
 }
 
 impl Key {
     /// An entry of [`documented!`](crate::documented) or [`keys!`](crate::keys!). A rule may rename its key.
-    pub const fn new(field: &'static str, meaning: &'static str, kind: fn() -> String, rule: Rule) -> Self {
+    pub const fn new(field: &'static str, meaning: &'static str, kind: fn() -> Kind, rule: Rule) -> Self {
         let name = match rule.name {
             Some(name) => name,
             None => field,

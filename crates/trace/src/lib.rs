@@ -41,7 +41,7 @@ pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
 pub use names::{did_you_mean, foreign, nearest, with_nearest, with_type};
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
-pub use outcome::{Boundary, Fault, Limit, Outcome, ParseFailure, ParseFailureKind};
+pub use outcome::{Boundary, Fault, FaultKind, Limit, Outcome, ParseFailure, ParseFailureKind};
 pub use policy::{
     Abilities, Flow, LearnFault, LearnStats, Learner, OptimizerStep, Sample, SampleFault, SampleRequest, Sampler,
     SamplingParams, StepReport, StopReason, TokenGate, TokenMask, TokenScores, Whose,

@@ -58,7 +58,7 @@ pub struct SplitLock {
 /// Fault of a lock, or of a set that has one.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    #[error("cannot read the split lock {}: {source}", path.display())]
+    #[error("cannot read the split lock {}: {source}; restore it, or split again into a new directory", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error(
         "{}, line {line}, is no line of a split lock ({what}); restore the file, or delete it and split again with \

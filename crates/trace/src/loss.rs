@@ -25,18 +25,19 @@ pub trait Loss: Send + Sync {
 /// golden vectors hold to 1e-9.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBatch<'a> {
-    /// The learner's logprobs now.
+    /// Logprobs of the learner now.
     pub logp: &'a [f64],
-    /// The learner's logprobs when the batch was first seen.
+    /// Old logprobs: the sampler's (behaviour policy), or the learner's own from before the first update if a correction is
+    /// set and the two may differ.
     pub old: &'a [f64],
-    /// The sampler's logprobs.
+    /// Logprobs of the sampler, under the trained policy's distribution.
     pub sampler: &'a [f64],
-    /// The logprobs the tokens were actually drawn with, see [`crate::Target::behaviour`].
+    /// Logprobs the tokens were actually drawn with, see [`crate::Target::behaviour`].
     pub behaviour: &'a [f64],
-    /// The reference policy's logprobs, when the loss asked for them.
+    /// Logprobs of the reference policy, when the loss asked for them.
     pub reference: Option<&'a [f64]>,
     pub advantage: &'a [f64],
-    /// Each target's share of the optimizer step's objective. A loss multiplies by these and divides by nothing.
+    /// Share of each target in the optimizer step's objective. A loss multiplies by these and divides by nothing.
     pub weight: &'a [f64],
     /// Entropy of the distribution each target was drawn from, if the learner reports it.
     pub entropy: Option<&'a [f64]>,
@@ -59,8 +60,7 @@ pub struct TokenColumns {
 }
 
 impl TokenColumns {
-    /// One logprob, entropy and reference logprob per target, in order. A target without an old logprob is seen for the
-    /// first time: its ratio is 1.
+    /// One logprob, entropy and reference logprob per target, in order. A target without an old logprob has the ratio 1.
     pub fn new(batch: &Batch, logprobs: &[f32], entropies: Option<&[f32]>, reference: Option<Vec<f64>>) -> Self {
         let wide = |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect::<Vec<_>>();
         let column = |value: fn(&Target) -> f32| batch.targets.iter().map(|t| f64::from(value(t))).collect::<Vec<_>>();

@@ -40,9 +40,9 @@ pub enum Origin {
 pub struct Sampled {
     /// Spans (version, number of tokens): an episode may cross a weight update.
     pub versions: Vec<(PolicyVersion, u32)>,
-    /// Under softmax(logits / temperature): the policy that is trained.
+    /// Logprobs under softmax(logits / temperature), the policy that is trained.
     pub logprobs: Vec<f32>,
-    /// After top-k, top-p, min-p and gates, when one of those was on.
+    /// Logprobs after top-k, top-p, min-p and gates, when one of those was on.
     pub sampling_logprobs: Option<Vec<f32>>,
 }
 
@@ -131,7 +131,7 @@ impl Sampled {
     }
 }
 
-/// A float spelling of 1e-7 above 0 is rounding; above that it is not a log-probability.
+/// Tolerance for logprobs above 0, which rounding can produce; a larger one is not a log-probability.
 const ROUNDING: f32 = 1e-4;
 
 fn check(which: &'static str, tokens: &[u32], logprobs: &[f32]) -> Result<(), BadNode> {

@@ -61,7 +61,7 @@ impl fmt::Display for Limit {
 #[error("{boundary}: {what}")]
 pub struct Fault {
     pub boundary: Boundary,
-    /// One line for people: the request and the response.
+    /// Request and response, in one line for people.
     pub what: String,
     /// True when the same request may succeed if repeated (a timeout, a refused connection).
     #[serde(default)]
@@ -69,11 +69,14 @@ pub struct Fault {
     /// True when an answer was not in the protocol. No action of the policy makes a correct program answer like that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub protocol: bool,
+    /// Kind of the fault; absent in older recordings.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kind: FaultKind,
 }
 
 impl Fault {
     pub fn new(boundary: Boundary, what: impl Into<String>) -> Self {
-        Self { boundary, what: what.into(), transient: false, protocol: false }
+        Self { boundary, what: what.into(), transient: false, protocol: false, kind: FaultKind::Other }
     }
 
     pub fn transient(boundary: Boundary, what: impl Into<String>) -> Self {
@@ -84,6 +87,44 @@ impl Fault {
     pub fn protocol(boundary: Boundary, what: impl Into<String>) -> Self {
         Self { protocol: true, ..Self::new(boundary, what) }
     }
+
+    #[must_use]
+    pub fn of_kind(self, kind: FaultKind) -> Self {
+        Self { kind, ..self }
+    }
+}
+
+/// Kind of fault, as far as it decides what to do about it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    #[default]
+    Other,
+    /// A program did not answer in time.
+    ProgramLate,
+    /// A program could not be started.
+    NotStarted,
+    /// A program ended before it answered.
+    Ended,
+    /// A program printed something other than answers to stdout.
+    Garbled,
+    /// A server did not answer in time.
+    ServerLate,
+    /// No server listens at the address.
+    Unreachable,
+    /// The address names no host.
+    UnknownHost,
+}
+
+impl FaultKind {
+    /// True when an answer did not come in time.
+    pub fn is_late(self) -> bool {
+        matches!(self, Self::ProgramLate | Self::ServerLate)
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Boundary that broke.

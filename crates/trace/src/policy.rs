@@ -230,7 +230,7 @@ pub struct Abilities {
     pub shared_prefixes: bool,
     /// [`TokenScores::entropies`] are reported, and an entropy bonus has a gradient.
     pub entropies: bool,
-    /// It was opened with a reference policy, or has one by construction.
+    /// A reference policy is there: the learner was opened with one, or has one by construction.
     pub reference: bool,
     /// The sampler's logprobs equal the learner's, bit for bit, so fresh samples need no rescoring pass.
     pub exact_sampler: bool,
@@ -239,7 +239,7 @@ pub struct Abilities {
 /// Scores of a batch, one per target.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TokenScores {
-    /// At the batch's temperature.
+    /// Logprobs at the batch's temperature.
     pub logprobs: Vec<f32>,
     /// Entropy of the distribution every target was drawn from, where the learner can say.
     pub entropies: Option<Vec<f32>>,
@@ -273,7 +273,7 @@ pub struct StepReport {
     pub version: PolicyVersion,
     /// Global norm of the gradient before clipping. `None` when it was not finite.
     pub grad_norm: Option<f64>,
-    /// A gradient that is not finite is never applied: the step is skipped, and this says where it was found.
+    /// Location of a gradient that is not finite: it is never applied, and the step is skipped.
     pub skipped: Option<String>,
 }
 

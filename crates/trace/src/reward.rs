@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Reward of one trace by one component.
 ///
 /// Written `{"component": "format", "value": 0.5, "why": "…"}` or `{"component": "judge", "unscored": "…"}`, the latter
-/// with `"not_applicable": true` if the component had nothing to score.
+/// with `"not_applicable": true` if the component had nothing to score, or `"bad_value": true` if its value was no score.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reward {
     pub component: String,
@@ -26,7 +26,12 @@ pub enum Verdict {
     /// The component does not apply: the task or the episode lacks what it scores.
     NotApplicable { why: String },
     /// Something broke: a scorer, a judge, the environment.
-    Unscored { unscored: String },
+    Unscored {
+        unscored: String,
+        /// True if the scorer returned a value that is not a score: not finite, or absurdly large. Absent in records of
+        /// earlier versions.
+        bad_value: bool,
+    },
 }
 
 /// Stated probability of being right, and the outcome.
@@ -42,7 +47,7 @@ impl Verdict {
     }
 
     pub fn unscored(why: impl Into<String>) -> Self {
-        Self::Unscored { unscored: why.into() }
+        Self::Unscored { unscored: why.into(), bad_value: false }
     }
 
     /// The value, where there is one.
@@ -55,7 +60,7 @@ impl Verdict {
 
     pub fn why(&self) -> &str {
         match self {
-            Self::Scored { why, .. } | Self::NotApplicable { why } | Self::Unscored { unscored: why } => why,
+            Self::Scored { why, .. } | Self::NotApplicable { why } | Self::Unscored { unscored: why, .. } => why,
         }
     }
 }
@@ -77,7 +82,8 @@ impl Reward {
             }
             _ => None,
         };
-        Self { component: component.into(), verdict: broken.map_or(verdict, Verdict::unscored) }
+        let bad = |unscored| Verdict::Unscored { unscored, bad_value: true };
+        Self { component: component.into(), verdict: broken.map_or(verdict, bad) }
     }
 
     pub fn scored(component: impl Into<String>, value: f64, why: impl Into<String>) -> Self {
@@ -111,15 +117,18 @@ struct Form {
     unscored: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     not_applicable: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    bad_value: bool,
 }
 
 impl From<Verdict> for Form {
     fn from(verdict: Verdict) -> Self {
         let not_applicable = matches!(verdict, Verdict::NotApplicable { .. });
-        let empty = Self { value: None, why: None, forecast: None, unscored: None, not_applicable };
+        let bad_value = matches!(verdict, Verdict::Unscored { bad_value: true, .. });
+        let empty = Self { value: None, why: None, forecast: None, unscored: None, not_applicable, bad_value };
         match verdict {
             Verdict::Scored { value, why, forecast } => Self { value: Some(value), why: Some(why), forecast, ..empty },
-            Verdict::NotApplicable { why } | Verdict::Unscored { unscored: why } => {
+            Verdict::NotApplicable { why } | Verdict::Unscored { unscored: why, .. } => {
                 Self { unscored: Some(why), ..empty }
             }
         }
@@ -133,7 +142,7 @@ impl TryFrom<Form> for Verdict {
         match form {
             Form { value: Some(value), why: Some(why), forecast, .. } => Ok(Self::Scored { value, why, forecast }),
             Form { unscored: Some(why), not_applicable: true, .. } => Ok(Self::NotApplicable { why }),
-            Form { unscored: Some(unscored), .. } => Ok(Self::Unscored { unscored }),
+            Form { unscored: Some(unscored), bad_value, .. } => Ok(Self::Unscored { unscored, bad_value }),
             _ => Err("a reward has a `value` with its `why`, or `unscored`"),
         }
     }
@@ -156,6 +165,7 @@ mod tests {
             ),
             (Verdict::unscored("not_applicable: by name alone"), json!({"unscored": "not_applicable: by name alone"})),
             (Verdict::NotApplicable { why: "w".into() }, json!({"unscored": "w", "not_applicable": true})),
+            (Verdict::Unscored { unscored: "w".into(), bad_value: true }, json!({"unscored": "w", "bad_value": true})),
         ] {
             let reward = Reward { component: "c".into(), verdict };
             let mut expected = json!({"component": "c"});

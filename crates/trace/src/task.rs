@@ -12,13 +12,13 @@ use crate::tool::ToolCall;
 /// One task for an agent, in one environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// Unique in its set and stable across versions of the set.
+    /// Key, unique in its set and stable across versions of the set.
     pub key: String,
-    /// The environment it is played in: `retail`, `airline`, `triage-reader`, …
+    /// Environment the task is played in: `retail`, `airline`, `triage-reader`, …
     pub env: String,
     /// The request to the agent or, with a simulated user, what that user wants.
     pub prompt: String,
-    /// `CURRENT_DATE`, `LOGGED_IN_USER`, … as they go into the system prompt.
+    /// Variables of the system prompt: `CURRENT_DATE`, `LOGGED_IN_USER`, …
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub variables: IndexMap<String, String>,
     #[serde(default)]

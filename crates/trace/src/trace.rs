@@ -48,8 +48,8 @@ pub struct TurnRecord {
     /// Calls the reply makes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
-    /// For each call, by argument, the tokens of its value in the node (first, and first after): every token that
-    /// overlaps the value, and the one that ends it. An argument whose tokens are unknown is absent, as all are in
+    /// Tokens of the value of each call's arguments in the node (first, and first after): every token that overlaps
+    /// the value, and the one that ends it. An argument whose tokens are unknown is absent, as all are in
     /// older recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<BTreeMap<String, (usize, usize)>>,

@@ -21,11 +21,19 @@ pub struct Entry<T: 'static> {
     pub make: T,
 }
 
-/// `"name" => value` entries, each after two lines of doc comment: the maths, then the advice.
+/// `"name" => value` entries, each after two lines of doc comment: the maths, then the advice. `after "…"` cites a paper.
 macro_rules! catalogue {
-    ($(#[doc = $maths:literal] #[doc = $advice:literal] $name:literal => $make:expr;)+) => {
-        &[$($crate::catalogue::Entry { name: $name, maths: $maths, advice: $advice, paper: None, make: $make }),+]
+    ($(#[doc = $maths:literal] #[doc = $advice:literal] $name:literal => $make:expr $(, after $paper:literal)?;)+) => {
+        &[$($crate::catalogue::Entry {
+            name: $name,
+            maths: $maths,
+            advice: $advice,
+            paper: $crate::catalogue::catalogue!(@paper $($paper)?),
+            make: $make,
+        }),+]
     };
+    (@paper) => { None };
+    (@paper $paper:literal) => { Some($paper) };
 }
 pub(crate) use catalogue;
 
@@ -95,10 +103,10 @@ pub fn markdown() -> String {
     let mut page = String::from(
         "# Algorithms\n\nWritten from the entries in `crates/train`; change them there and run\n\
          `HONE_BLESS=1 cargo test -p hone-train algorithms_page`.\n\n\
-         l is the learner's logprob of a sampled token, o the old logprob (when the batch was first seen), q the sampler's, f the\n\
-         reference policy's; ρ = e^(l−o), sg[·] is held fixed in the gradient. A is the advantage, R a trace's reward, n its\n\
-         sampled tokens. Sums and means run over sampled tokens only; masked, excluded and faulted traces are in none of\n\
-         them.\n",
+         l is the learner's logprob of a sampled token, q the sampler's, f the reference policy's. o is the old logprob: q, or with a\n\
+         `loss.correction`, if sampler and learner may differ, the learner's own before its first update on the batch. ρ = e^(l−o);\n\
+         sg[·] is held fixed in the gradient. A is the advantage, R a trace's reward, n its sampled tokens. Sums and means run\n\
+         over sampled tokens only; masked, excluded and faulted traces are in none of them.\n",
     );
     section(
         &mut page,

@@ -13,6 +13,7 @@ use crate::checkpoint::Best;
 use crate::evaluate::baselines::{Floor, Played};
 use crate::evaluate::overlap::Overlap;
 use crate::evaluate::{Evaluation, Kind};
+use crate::guard::Measure;
 
 /// Numbers of traces, `[from, to)`.
 pub type Traces = [u64; 2];
@@ -165,6 +166,9 @@ pub struct OptimizerEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuardEvent {
     pub step: u64,
+    /// What dropped: success in the records of older versions.
+    #[serde(default)]
+    pub measure: Measure,
     pub before: f64,
     pub after: f64,
     /// Steps that `before` is the mean of; 0 in the records of older versions.

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use hone_arena::registry::World;
 use hone_arena::solution::{Move, demonstration};
-use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
-use hone_chat::{CHATML, ModelDir, RenderError, to_template, train_tokenizer};
-use hone_trace::{Action, EngineKind, FreshSpec, Message, Task, ToolSpec, documented};
+use hone_chat::template::ChatTemplate;
+use hone_chat::{CHATML, ModelDir, RenderError, train_tokenizer};
+use hone_trace::{Action, EngineKind, FreshSpec, Message, Task, documented};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub use survey::Survey;
 
@@ -180,15 +180,6 @@ async fn solve(world: &World, task: &Task, template: &ChatTemplate) -> Result<So
             break;
         }
     }
-    let tools: Vec<Value> = episode.tools.iter().map(ToolSpec::to_openai).collect();
-    let input = TemplateInput {
-        messages: &said.iter().map(to_template).collect::<Vec<_>>(),
-        tools: Some(&tools),
-        documents: None,
-        add_generation_prompt: false,
-        variables: &serde_json::Map::new(),
-        clock: Clock::host(),
-    };
-    let text = template.render(&input).map_err(RenderError::from)?;
+    let text = template.transcript(&said, &episode.tools).map_err(RenderError::from)?;
     Ok(Solved { text, tools: episode.tools.iter().map(|tool| tool.name.clone()).collect() })
 }

@@ -1,4 +1,8 @@
-//! Guard: reports a sudden drop in success, with the likely cause and what to change.
+//! Guard: reports a sudden drop in success, or in the share of tasks solved at least once, with the likely cause and what
+//! to change.
+//!
+//! A policy can forget a third of its tasks while the success rate stays above half of what it was: what no episode of a
+//! group solves any more has no advantage, and is not learned again.
 //!
 //! A step's batch is sampled by the policy of the previous step, so a drop shows one step after the update that caused
 //! it. With `[guard] rollback = true` the run returns to the weights before it, at half the learning rate.
@@ -14,9 +18,9 @@ documented! {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     pub(crate) struct GuardRecipe {
-        /// Roll back to the last good checkpoint, at half the learning rate, when success drops suddenly.
+        /// Roll back to the last good checkpoint, at half the learning rate, after a sudden drop. Keeps at least four checkpoints.
         pub rollback: bool where open().may_change(),
-        /// Smallest drop in the success rate that counts. 0: the guard is off.
+        /// Smallest drop that counts, of the success rate or of the share of tasks solved at least once. 0: the guard is off.
         pub fall: f64 where real(0.0, 1.0).may_change(),
     }
 }
@@ -28,6 +32,12 @@ impl Default for GuardRecipe {
 }
 
 impl GuardRecipe {
+    /// Checkpoints to keep: a drop is noticed up to three steps after the update to blame, whose weights are the fourth
+    /// checkpoint from the end.
+    pub(crate) fn kept(&self, keep_last: usize) -> usize {
+        if self.rollback { keep_last.max(4) } else { keep_last }
+    }
+
     pub(crate) fn check(&self, staleness: u64) -> Result<(), String> {
         if self.rollback && staleness > 0 {
             return Err(
@@ -47,6 +57,11 @@ impl GuardRecipe {
 const NORMAL: usize = 8;
 /// Size of a drop in standard errors of the mean over tasks, whose episodes are not independent.
 const ERRORS: f64 = 3.0;
+/// The same for the share of tasks solved at least once, which has no second condition.
+const SOLVED_ERRORS: f64 = 4.0;
+/// Steps that must all show such a drop, and the least steps before them.
+const SOLVED_STEPS: usize = 2;
+const SOLVED_NORMAL: usize = 3;
 
 /// State of the guard between steps.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -62,14 +77,35 @@ pub struct GuardState {
 struct Seen {
     step: u64,
     success: f64,
+    /// Share of tasks solved by at least one episode of their group.
+    #[serde(default)]
+    solved: Option<f64>,
     parse_failures: Option<f64>,
     entropy: Option<f64>,
     grad_norm: Option<f64>,
 }
 
-/// Sudden drop in success, with its likely cause.
+/// Measure that dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    #[default]
+    Success,
+    /// Share of tasks solved at least once (pass@k).
+    SolvedTasks,
+}
+
+/// Size of a step's batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchSize {
+    pub(crate) groups: usize,
+    pub(crate) group_size: u32,
+}
+
+/// Sudden drop, with its likely cause.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fall {
+    pub(crate) measure: Measure,
     /// First step whose episodes show it: the update before it is to blame.
     pub(crate) first: u64,
     pub(crate) steps: u64,
@@ -90,13 +126,20 @@ impl GuardState {
         0.5f64.powi(self.halved.min(30) as i32)
     }
 
-    /// Examines a step of `groups` groups. The caller reports how it handled a drop: [`Self::went_back`] or
+    /// Examines a step. The caller reports how it handled a drop: [`Self::went_back`] or
     /// [`Self::went_on`].
-    pub(crate) fn look(&mut self, recipe: GuardRecipe, ledger: &Ledger, success: &str, groups: usize) -> Option<Fall> {
+    pub(crate) fn look(
+        &mut self,
+        recipe: GuardRecipe,
+        ledger: &Ledger,
+        success: &str,
+        BatchSize { groups, group_size }: BatchSize,
+    ) -> Option<Fall> {
         let value = ledger.get(names::BATCH_REWARD_COMPONENT.of([&success]))?;
         self.seen.push(Seen {
             step: ledger.step,
             success: value,
+            solved: ledger.get(names::REWARD_AVG_PASS_AT_N.of([&group_size])),
             parse_failures: ledger.get(names::REWARD_PARSE_FAILURE_RATE),
             entropy: ledger.get(names::POLICY_POLICY_ENTROPY),
             grad_norm: ledger.get(names::POLICY_GRAD_NORM),
@@ -106,7 +149,8 @@ impl GuardState {
         if recipe.fall == 0.0 {
             return None;
         }
-        [1, 3].into_iter().find_map(|late| self.fell(recipe.fall, late, groups))
+        let success = [1, 3].into_iter().find_map(|late| self.fell(recipe.fall, late, groups));
+        success.or_else(|| self.narrowed(recipe.fall, groups))
     }
 
     /// The run continues at the lower level: reported once, and later steps are measured against the new baseline.
@@ -134,11 +178,36 @@ impl GuardState {
         let low = fallen.iter().all(|seen| seen.success < before / 2.0);
         let first = fallen.first()?;
         (low && before - after > least.max(ERRORS * error)).then(|| Fall {
+            measure: Measure::Success,
             first: first.step,
             steps: late as u64,
             normal: normal.len() as u64,
             before,
             after,
+            why: cause(normal, fallen),
+        })
+    }
+
+    /// True if the last steps all solved far fewer tasks, at least once, than the steps before.
+    fn narrowed(&self, least: f64, groups: usize) -> Option<Fall> {
+        let split = self.seen.len().checked_sub(SOLVED_STEPS)?;
+        let (normal, fallen) = self.seen.split_at(split);
+        let normal = &normal[normal.len().saturating_sub(NORMAL)..];
+        let solved = |steps: &[Seen]| steps.iter().map(|seen| seen.solved).collect::<Option<Vec<f64>>>();
+        let (before, after) = (solved(normal)?, solved(fallen)?);
+        if before.len() < SOLVED_NORMAL {
+            return None;
+        }
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let (before, most) = (mean(&before), after.iter().copied().fold(0.0, f64::max));
+        let error = (before.clamp(0.0, 1.0) * (1.0 - before).max(0.0) / groups.max(1) as f64).sqrt();
+        (before - most > least.max(SOLVED_ERRORS * error)).then(|| Fall {
+            measure: Measure::SolvedTasks,
+            first: fallen[0].step,
+            steps: SOLVED_STEPS as u64,
+            normal: normal.len() as u64,
+            before,
+            after: mean(&after),
             why: cause(normal, fallen),
         })
     }
@@ -205,11 +274,48 @@ mod tests {
     use super::*;
     use crate::ledger::Metrics;
 
+    const SIZE: BatchSize = BatchSize { groups: 16, group_size: 8 };
+
     fn look(guard: &mut GuardState, step: u64, success: f64, failures: f64) -> Option<Fall> {
         let mut metrics = Metrics::default();
         metrics.set(names::BATCH_REWARD_COMPONENT.of([&"correct"]), success);
         metrics.set(names::REWARD_PARSE_FAILURE_RATE, failures);
-        guard.look(GuardRecipe::default(), &Ledger::of(step, [metrics]), "correct", 16)
+        guard.look(GuardRecipe::default(), &Ledger::of(step, [metrics]), "correct", SIZE)
+    }
+
+    /// A step in which so many of 32 tasks were solved at least once.
+    fn look_at_solved(guard: &mut GuardState, step: u64, success: f64, solved: usize) -> Option<Fall> {
+        let mut metrics = Metrics::default();
+        metrics.set(names::BATCH_REWARD_COMPONENT.of([&"correct"]), success);
+        metrics.set(names::REWARD_AVG_PASS_AT_N.of([&8]), solved as f64 / 32.0);
+        let size = BatchSize { groups: 32, ..SIZE };
+        guard.look(GuardRecipe::default(), &Ledger::of(step, [metrics]), "correct", size)
+    }
+
+    /// The figures of a run that forgot a third of its tasks in one update, at 0.57 of its success.
+    #[test]
+    fn tasks_that_are_no_longer_solved_at_all_are_noticed() {
+        let mut guard = GuardState::default();
+        for (step, solved) in (1..).zip([30, 30, 31, 29, 30]) {
+            assert_eq!(look_at_solved(&mut guard, step, 0.56, solved), None);
+        }
+        assert_eq!(look_at_solved(&mut guard, 6, 0.36, 20), None, "one step may be bad luck with its tasks");
+        let fall = look_at_solved(&mut guard, 7, 0.34, 20).unwrap();
+        assert_eq!((fall.measure, fall.first, fall.steps), (Measure::SolvedTasks, 6, 2));
+        assert!((fall.before - 0.9375).abs() < 1e-9 && (fall.after - 0.625).abs() < 1e-9, "{fall:?}");
+    }
+
+    #[test]
+    fn noise_in_the_tasks_drawn_is_no_forgetting() {
+        for (seed, rate) in [(5, 0.5), (6, 0.8), (7, 0.94), (8, 0.2)] {
+            let mut guard = GuardState::default();
+            let (mut rng, mut falls) = (hone_trace::Seed::root(seed).rng(), 0);
+            for step in 1..=2000 {
+                let solved = (0..32).filter(|_| rng.unit() < rate).count();
+                falls += usize::from(look_at_solved(&mut guard, step, 0.5, solved).is_some());
+            }
+            assert_eq!(falls, 0, "false alarms in 2000 steps at {rate}");
+        }
     }
 
     /// As in a run that does not roll back.
@@ -239,6 +345,7 @@ mod tests {
         let seen = |step, parse_failures, entropy| Seen {
             step,
             success: 0.0,
+            solved: None,
             parse_failures: Some(parse_failures),
             entropy: Some(entropy),
             grad_norm: Some(1.0),
@@ -292,6 +399,6 @@ mod tests {
     fn a_step_without_a_score_is_no_fall() {
         let mut guard = GuardState::default();
         look(&mut guard, 1, 0.9, 0.0);
-        assert_eq!(guard.look(GuardRecipe::default(), &Ledger::of(2, [Metrics::default()]), "correct", 16), None);
+        assert_eq!(guard.look(GuardRecipe::default(), &Ledger::of(2, [Metrics::default()]), "correct", SIZE), None);
     }
 }

@@ -62,7 +62,7 @@ impl KlReward {
 
 /// KL penalty of the episodes of a step. Without sampled tokens there is no KL.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Penalty {
+pub(crate) struct Penalty {
     pub mean_kl: Option<f64>,
     pub max_kl: Option<f64>,
     pub episodes: usize,
@@ -80,7 +80,7 @@ impl Penalty {
 }
 
 /// Subtracts `coefficient` x KL from the reward of every scored episode.
-pub async fn apply(
+pub(crate) async fn apply(
     learner: &mut dyn Learner,
     groups: &mut [Group],
     settings: &KlReward,

@@ -403,7 +403,7 @@ impl TrainRecipe {
     }
 
     /// Default learning rate for a model of this size, trained whole or by an adapter.
-    pub fn default_rate(parameters: u64, adapter: bool) -> f64 {
+    pub(crate) fn default_rate(parameters: u64, adapter: bool) -> f64 {
         match (parameters, adapter) {
             (0..10_000_000, _) => SMALL_MODEL,
             (_, true) => 1e-5,

@@ -4,15 +4,15 @@
 //!
 //! 1. **sample** (rollouts): `train.group_size` episodes τ ~ q of each of `train.groups` tasks; every token comes with
 //!    log q.
-//! 2. **score**: the reward R(τ) by the rubric, minus the KL penalty β Σ log(q / f) over the episode's tokens if the
-//!    recipe puts it into the reward.
+//! 2. **score**: the reward R(τ) by the rubric, minus the KL penalty β Σ KL(q, f) over the episode's tokens if the
+//!    recipe puts it into the reward (by the k3 estimator of log(q / f), unless the recipe names another).
 //! 3. **credit**: the advantage A(τ) from R(τ) and its siblings' rewards; GRPO's is (R − mean) / deviation. A group
 //!    without variance has no signal.
 //! 4. **pack** the sampled tokens that have an advantage. The reduction gives token t its weight w in the objective,
 //!    over the whole optimizer step: 1 / tokens for a token mean.
 //! 5. **learn**: θ ← θ − AdamW(∇ Σ w ℓ(ρ, A)) with the importance ratio ρ = exp(log π − log π_old), π_old the policy
-//!    before this batch. The clipped loss is ℓ = −min(ρA, clip(ρ, 1−ε, 1+ε)A); with one optimizer step per batch ρ is 1
-//!    and its gradient is −A ∇log π.
+//!    that sampled (or with an off-policy correction the learner before this batch). The clipped loss is
+//!    ℓ = −min(ρA, clip(ρ, 1−ε, 1+ε)A). At the first update of a synchronous run ρ is 1, and its gradient is −A ∇log π.
 //! 6. **record** traces, events and metrics; then evaluate and write a checkpoint when due.
 //!
 //! Every stage returns its result and its [`Metrics`]; the step's ledger is all of them merged.
@@ -157,10 +157,10 @@ impl Trainer<'_> {
     async fn step(&mut self, step: u64, watch: &mut dyn Watch) -> Result<(), TrainError> {
         let clock = Instant::now();
         watch.doing(step, "sampling");
-        let mut sampled = self.sample(step).await;
+        let sampled = self.sample(step).await;
         let generate = clock.elapsed().as_secs_f64();
         watch.sampled(step, &sampled.groups);
-        let penalty = self.penalise(&mut sampled).await?;
+        let (sampled, penalty) = self.penalised(sampled).await?;
         let advantages = self.credit(&sampled, step);
         let groups = &sampled.groups;
 
@@ -238,9 +238,9 @@ impl Trainer<'_> {
         self.source.gather(&mut self.plan, &recipe.plan, groups, &recipe.eval.success, reasons).await
     }
 
-    /// KL penalty in the reward, if the recipe has one.
-    async fn penalise(&mut self, sampled: &mut SampledGroups) -> Result<Metrics, TrainError> {
-        let Some(settings) = &self.recipe.kl_reward else { return Ok(Metrics::default()) };
+    /// The groups with the KL penalty among their rewards, if the recipe has one.
+    async fn penalised(&mut self, mut sampled: SampledGroups) -> Result<(SampledGroups, Metrics), TrainError> {
+        let Some(settings) = &self.recipe.kl_reward else { return Ok((sampled, Metrics::default())) };
         let coefficient = self.state.kl_coefficient.unwrap_or(settings.coefficient);
         let budget = self.recipe.train.batch_tokens;
         let groups = &mut sampled.groups[..sampled.kept];
@@ -248,7 +248,7 @@ impl Trainer<'_> {
         if settings.target.is_some() {
             self.state.kl_coefficient = Some(settings.adapted(coefficient, penalty.mean_kl, penalty.episodes));
         }
-        Ok(penalty.metrics(self.state.kl_coefficient.unwrap_or(settings.coefficient)))
+        Ok((sampled, penalty.metrics(self.state.kl_coefficient.unwrap_or(settings.coefficient))))
     }
 
     /// Advantages of every trace; for excluded groups, the reasons why they have none.

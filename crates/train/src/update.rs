@@ -1,6 +1,6 @@
 //! Learning from one rollout batch: one or several optimizer steps.
 
-use hone_trace::{Batch, Learner, OptimizerStep, Seed, TokenColumns, Whose};
+use hone_trace::{Batch, LearnFault, Learner, OptimizerStep, Seed, TokenColumns, Whose};
 
 use crate::ledger::{self, Metrics, Optimized, Pass, Visits};
 use crate::lessons::Lessons;
@@ -100,7 +100,7 @@ pub fn first_update(recipe: &Recipe, step: u64, sequences: usize) -> Vec<usize> 
     order
 }
 
-/// Old logprobs: the learner's for every token when it first saw it.
+/// Old logprobs, which the importance ratio compares with: the sampler's, or the learner's before its first update.
 ///
 /// In a synchronous run whose sampler and learner agree bit for bit, the old logprob is the sampler's, and no pass is
 /// needed. For tokens sampled ahead, or by an engine whose two sides differ, the importance ratio is against the
@@ -113,16 +113,22 @@ async fn old_logprobs(
     sequences: &mut [Credited],
     packing: &Packing,
 ) -> Result<(), TrainError> {
-    let mut old = Vec::new();
     let differs = recipe.overlap.staleness > 0 || !learner.abilities().exact_sampler;
+    let mut scored = None;
     if differs && objective.correction.is_some() {
+        let mut logprobs = Vec::new();
         for batch in pack::to_score(sequences.iter().map(|credited| &credited.sequence), packing) {
-            old.extend(learner.score(&batch, Whose::Policy).await?.logprobs);
+            logprobs.extend(learner.score(&batch, Whose::Policy).await?.logprobs);
         }
+        scored = Some(logprobs);
     }
-    let mut old = old.into_iter();
-    for place in sequences.iter_mut().flat_map(|credited| &mut credited.sequence.places) {
-        place.old = Some(old.next().unwrap_or(place.sampler));
+    let mut places: Vec<_> = sequences.iter_mut().flat_map(|credited| &mut credited.sequence.places).collect();
+    if let Some(logprobs) = scored.as_ref().filter(|logprobs| logprobs.len() != places.len()) {
+        let (found, wanted) = (logprobs.len(), places.len());
+        return Err(LearnFault::failed(format!("the learner scored {found} tokens of {wanted}")).into());
+    }
+    for (at, place) in places.iter_mut().enumerate() {
+        place.old = Some(scored.as_ref().map_or(place.sampler, |logprobs| logprobs[at]));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 /// Rows of a table with one column per sequence: `rows[r][c]` is the index of the item of sequence `c` in row `r`. Each
 /// sequence is aligned to the rows so far by a longest common subsequence of its keys; items without a partner get
 /// their own row, in order.
-pub fn align(sequences: &[Vec<String>]) -> Vec<Vec<Option<usize>>> {
+pub(crate) fn align(sequences: &[Vec<String>]) -> Vec<Vec<Option<usize>>> {
     let mut rows: Vec<(String, Vec<Option<usize>>)> = Vec::new();
     for (column, sequence) in sequences.iter().enumerate() {
         let keys: Vec<&str> = rows.iter().map(|(key, _)| key.as_str()).collect();

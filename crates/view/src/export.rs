@@ -41,30 +41,7 @@ pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
         names.join(", "),
         "</span></header><main>"
     );
-    {
-        let runs: Vec<_> = site.all().into_iter().enumerate().collect();
-        head(&site, &runs, None, &mut out);
-        for (_, run) in &runs {
-            pages::notes(&run.notes(), &mut out);
-        }
-        put!(out, "<section class=\"charts\">", charts(&site, &runs, &Query::default()), "</section>");
-        for (number, run) in &runs {
-            put!(
-                out,
-                "<h1>",
-                run.name,
-                "</h1>",
-                rejected(&site, *number, run),
-                ledger(run, &Query::default(), false),
-                "<section class=\"panel\"><h2>Evaluations</h2>",
-                evaluations(&site, *number, run),
-                "</section>",
-                measured(run),
-                "<h2>Findings</h2>",
-                findings(&site, *number)
-            );
-        }
-    }
+    put!(out, overview(&site));
     if !held.is_empty() {
         put!(out, "<h2>Traces</h2>");
     }
@@ -75,6 +52,34 @@ pub fn report(site: Site, traces: usize) -> Result<Html, ViewError> {
     out.raw(SCRIPT);
     put!(out, "</script></body></html>\n");
     Ok(out)
+}
+
+/// The runs without their traces: curves together, the rest one after the other.
+fn overview(site: &Site) -> Html {
+    let mut out = Html::new();
+    let runs: Vec<_> = site.all().into_iter().enumerate().collect();
+    head(site, &runs, None, &mut out);
+    for (_, run) in &runs {
+        pages::notes(&run.notes(), &mut out);
+    }
+    put!(out, "<section class=\"charts\">", charts(site, &runs, &Query::default()), "</section>");
+    for (number, run) in &runs {
+        put!(
+            out,
+            "<h1>",
+            run.name,
+            "</h1>",
+            rejected(site, *number, run),
+            ledger(run, &Query::default(), false),
+            "<section class=\"panel\"><h2>Evaluations</h2>",
+            evaluations(site, *number, run),
+            "</section>",
+            measured(run),
+            "<h2>Findings</h2>",
+            findings(site, *number)
+        );
+    }
+    out
 }
 
 fn chosen(site: &Site, number: usize, run: &Run, most: usize) -> Vec<u64> {

@@ -19,11 +19,11 @@ struct Read {
 }
 
 /// Two evaluations of the same tasks.
-pub fn comparison(a: (&Run, &Part), b: (&Run, &Part)) -> Result<Comparison, String> {
+pub(crate) fn comparison(a: (&Run, &Part), b: (&Run, &Part)) -> Result<Comparison, String> {
     let (passing, other) = (passing(a.0)?, passing(b.0)?);
     if passing != other {
         return Err(format!(
-            "A counts {:?} as success and B {:?}: evaluations of one rubric can be compared",
+            "A counts {:?} as success and B {:?}; compare evaluations of one rubric",
             passing.component, other.component
         ));
     }
@@ -32,7 +32,7 @@ pub fn comparison(a: (&Run, &Part), b: (&Run, &Part)) -> Result<Comparison, Stri
 }
 
 /// Rows of an evaluation by environment.
-pub type Environments = BTreeMap<String, Row>;
+pub(crate) type Environments = BTreeMap<String, Row>;
 
 /// Evaluations by environment, each under its name.
 pub(crate) fn by_environment(run: &Run, parts: &[Part]) -> Result<Vec<(Part, Environments)>, String> {
@@ -57,7 +57,7 @@ fn passing(run: &Run) -> Result<Passing, String> {
 fn read(run: &Run, part: &Part) -> Result<Read, String> {
     let range = run.range(part).map_err(|error| error.to_string())?;
     if range.end - range.start > MOST {
-        return Err(format!("{part} has {} traces: `hone compare` reads as many", range.end - range.start));
+        return Err(format!("{part} has {} traces; `hone compare` reads as many", range.end - range.start));
     }
     let reader = run.traces().map_err(|error| error.to_string())?;
     let traces = reader.range(range.start..range.end.min(reader.len())).collect::<Result<_, _>>();

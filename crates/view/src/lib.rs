@@ -8,14 +8,14 @@
 //! Model output is hostile input. Text reaches a terminal through [`text::clean`], and a page through [`html::Html`], where
 //! only literals of this program can be markup.
 
-pub mod align;
-pub mod beside;
+mod align;
+mod beside;
 pub mod export;
 pub mod exports;
 mod fates;
 pub mod html;
-pub mod judged;
-pub mod number;
+mod judged;
+mod number;
 pub mod pages;
 mod prometheus;
 pub mod run;

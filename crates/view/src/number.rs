@@ -1,7 +1,7 @@
 //! Number formatting: few digits, aligned, and a dash for an absent value.
 
 /// About three significant digits, no exponent between 1e-4 and 1e7.
-pub fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         return "–".to_owned();
@@ -21,22 +21,22 @@ pub fn short(value: f64) -> String {
 }
 
 /// A count: an integer while it is short.
-pub fn count(value: f64) -> String {
+pub(crate) fn count(value: f64) -> String {
     if value.abs() < 1e4 && value.is_finite() { format!("{value:.0}") } else { short(value) }
 }
 
 /// A number, or a dash if it is absent.
-pub fn cell(value: Option<f64>) -> String {
+pub(crate) fn cell(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), short)
 }
 
 /// With its sign: for advantages and differences.
-pub fn signed(value: f64) -> String {
+pub(crate) fn signed(value: f64) -> String {
     if value > 0.0 { format!("+{}", short(value)) } else { short(value) }
 }
 
 /// Seconds, milliseconds or microseconds, whichever has digits to show.
-pub fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     let size = seconds.abs();
     match size {
         _ if !seconds.is_finite() => "–".to_owned(),

@@ -141,7 +141,7 @@ impl Site {
     }
 
     /// Two evaluations of the same tasks, each by its run and name.
-    pub fn comparison(&self, a: (usize, &Part), b: (usize, &Part)) -> Result<Answer<Comparison>, ViewError> {
+    pub(crate) fn comparison(&self, a: (usize, &Part), b: (usize, &Part)) -> Result<Answer<Comparison>, ViewError> {
         let question = format!("{}:{} {}:{}", a.0, a.1, b.0, b.1);
         let runs = [self.run(a.0)?, self.run(b.0)?];
         let parts = [a.1.clone(), b.1.clone()];

@@ -1,22 +1,13 @@
 //! docs/environments-reference.md matches the entries.
 
-use std::path::Path;
-
+use hone_testdata::page_is;
 use hone_worlds::BUILTINS;
 use hone_worlds::registry::page;
 
 #[test]
 fn environments_page_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/environments-reference.md");
-    let page = page().unwrap();
-    if std::env::var_os("HONE_BLESS").is_some() {
-        std::fs::write(&path, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == page,
-        "docs/environments-reference.md is out of date; run `HONE_BLESS=1 cargo test -p hone-worlds --test environments_page`"
-    );
+    let command = "cargo test -p hone-worlds --test environments_page";
+    page_is("environments-reference.md", &page().unwrap(), command);
 }
 
 #[test]

@@ -86,7 +86,7 @@ impl<T: Serialize> Table for T {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     pub tasks: usize,
-    /// Never trained on.
+    /// Held-out tasks: never trained on.
     pub held_out: usize,
     /// The seed of both.
     pub seed: u64,
@@ -115,7 +115,10 @@ pub enum RegistryError {
     Twice(String),
     #[error("cannot read the tasks in {}; env.task_file names them, relative to the recipe", path.display())]
     TaskFile { path: PathBuf, source: std::io::Error },
-    #[error("{}, line {line}, is not a task ({{\"key\": …, \"prompt\": …}})", path.display())]
+    #[error(
+        "{}, line {line}, is not a task; write one object with `key` and `prompt` a line: {{\"key\": …, \"prompt\": …}}",
+        path.display()
+    )]
     TaskLine { path: PathBuf, line: usize, source: serde_json::Error },
     #[error("the {name} world cannot be generated")]
     Generate { name: String, source: OwnError },

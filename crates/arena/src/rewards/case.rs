@@ -39,7 +39,7 @@ pub struct Case {
     /// The question (for triage: the ticket).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Ids a perfect answer cites. Empty: there is nothing to cite, and escalating is right.
+    /// Gold ids: those a perfect answer cites. Empty: there is nothing to cite, and escalating is right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gold_ids: Option<Vec<String>>,
     /// Articles the agent was shown.
@@ -55,7 +55,7 @@ pub struct Case {
     /// True when the final state is the reference's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub db_match: Option<bool>,
-    /// For each output the task asks for, whether the agent said it.
+    /// Outputs the task asks for, each with whether the agent said it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outputs_said: Option<IndexMap<String, bool>>,
     /// Further conditions of the task's reward, by name, and whether they hold.
@@ -70,7 +70,7 @@ pub struct Case {
     /// Changes made and changes wanted, if the environment tracks them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
-    /// Whole states, if it does not.
+    /// Whole states, for an environment that does not track changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states: Option<States>,
     /// The calls of a perfect episode.

@@ -1,10 +1,11 @@
-//! An external verifier, started once per case: a program that reads the case as JSON on stdin and writes its verdict as JSON on stdout.
+//! An external verifier, started once per case: a program that reads the case as JSON on stdin and writes its verdict as
+//! JSON on stdout.
 //!
 //! Input: one object with the keys of [`Case`]. Output: `{"value": 0.5, "why": "…"}` or `{"unscored": "…"}` (with
-//! `"not_applicable": true` if there is nothing to score), and exit
-//! code 0. Anything else (a crash, a hang, other output, too much output) is unscored with its reason. The program runs
-//! in its own process group, which is killed as a whole at the deadline and when the rollout is abandoned. A program
-//! that is slow to start should be kept running instead: see [`crate::stdio`].
+//! `"not_applicable": true` if there is nothing to score), and exit code 0. Anything else (a crash, a hang, other output,
+//! too much output) is unscored with its reason. The program runs in its own process group, which is killed as a whole at
+//! the deadline and when the rollout is abandoned. A program that is slow to start should be kept running instead: see
+//! [`crate::stdio`].
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use super::catalogue::ComponentEntry;
 use super::{Case, Component, excerpt, unscored};
 use crate::catalogue::Options;
-use crate::children;
+use crate::children::{self, NotStarted};
 use crate::documented;
 use crate::stdio::CommandError;
 
@@ -88,7 +89,7 @@ async fn run(verifier: &Verifier, case: &Case) -> Result<Vec<u8>, String> {
     }
     let (mut child, leash) = children::spawn(&mut command).map_err(|error| {
         let program = format!("{program:?}");
-        format!("verifier_spawn: {}", children::not_started(&program, verifier.directory.as_deref(), &error))
+        format!("verifier_spawn: {}", NotStarted::new(program, verifier.directory.as_deref(), error))
     })?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     // Concurrently: a program that writes before it reads must not block on a full pipe. It need not read its input, so

@@ -17,7 +17,7 @@ pub enum AnswerFormat {
     #[default]
     JsonSchema,
     JsonObject,
-    /// For servers without `response_format`.
+    /// The prompt alone, for servers without `response_format`.
     Prompt,
 }
 

@@ -21,7 +21,7 @@ pub(super) const ENTRY: ComponentEntry = ComponentEntry {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Given {
-    /// Absent: it gave none.
+    /// Value of the reward; absent if the environment gave none.
     pub value: Option<f64>,
     /// Reason, as given by the environment.
     pub why: String,

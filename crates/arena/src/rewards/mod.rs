@@ -17,7 +17,7 @@ mod case;
 pub mod catalogue;
 pub mod endpoint;
 mod lenient;
-pub mod porter;
+mod porter;
 mod rubric;
 pub mod ruler;
 pub mod spec;
@@ -28,7 +28,7 @@ pub use case::{Case, Changes, Context, States, Texts};
 pub use env_reward::Given;
 use hone_trace::{Verdict, entries};
 pub use rubric::{OTHERWISE, Product, Rubric, RubricError, Scorecard, TOTAL, Term};
-pub use submission::{LENIENT_FACTOR, Source, Submission};
+pub use submission::{Source, Submission};
 
 use self::catalogue::ComponentEntry;
 

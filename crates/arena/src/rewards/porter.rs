@@ -10,7 +10,7 @@
 //! nothing recurses on its letters, so a megabyte of `y` costs a megabyte of work.
 
 /// Stems `word` in place.
-pub fn stem(word: &mut Vec<u8>) {
+pub(super) fn stem(word: &mut Vec<u8>) {
     if let Some(form) = irregular(word) {
         word.clear();
         word.extend_from_slice(form);
@@ -46,7 +46,7 @@ fn irregular(word: &[u8]) -> Option<&'static [u8]> {
     })
 }
 
-/// For each letter, whether it is a consonant. A `y` is one at the start of a word and after a vowel.
+/// Consonants of a word: one flag per letter. A `y` is one at the start of a word and after a vowel.
 fn consonants(word: &[u8]) -> impl Iterator<Item = bool> {
     word.iter().scan(false, |previous, letter| {
         *previous = match letter {

@@ -20,9 +20,9 @@ pub const OTHERWISE: &str = "otherwise: ";
 #[derive(Debug)]
 pub struct Term {
     pub scorer: Named,
-    /// Its share of the sum; 0 for a component that is only recorded, a gate, or a factor of a product.
+    /// Weight in the sum; 0 for a component that is only recorded, a gate, or a factor of a product.
     pub weight: f64,
-    /// The least value that lets the rubric pay.
+    /// Gate: the least value that lets the rubric pay.
     pub gate: Option<f64>,
     /// True when the total makes no sense without it.
     pub required: bool,
@@ -84,7 +84,7 @@ pub enum RubricError {
     UnknownFactor { product: String, factor: String, known: String },
     #[error("product {0:?} has no factors; name components in `of`")]
     EmptyProduct(String),
-    #[error("{name}: a gate is a finite number, found {gate}")]
+    #[error("{name}: a gate is a finite number, found {gate}; write gate = 0.5, or leave it out")]
     Gate { name: String, gate: f64 },
 }
 

@@ -16,7 +16,7 @@ use super::{excerpt, not_applicable, scored, unscored};
 /// One member of the group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trajectory {
-    /// Unique in the group. It is not shown to the judge.
+    /// Id, unique in the group and not shown to the judge.
     pub id: String,
     pub messages: Vec<Message>,
 }

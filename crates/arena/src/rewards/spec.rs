@@ -28,7 +28,7 @@ use serde_json::{Map, Value};
 use super::COMPONENTS;
 use super::catalogue::find;
 use super::{Named, Product, Rubric, RubricError, Term};
-use crate::catalogue::{Documented as _, Key, UnknownName};
+use crate::catalogue::{Documented as _, Key, Kind, UnknownName};
 use crate::documented;
 
 documented! {
@@ -49,11 +49,11 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct ProductSpec {
-        /// Its name in traces, metrics and reports.
+        /// Name in traces, metrics and reports.
         pub name: String,
-        /// The names of the components that are multiplied.
+        /// Names of the components that are multiplied.
         pub of: Vec<String>,
-        /// Its weight in the total.
+        /// Weight in the total.
         #[serde(default = "one")]
         pub weight: f64 where real(0.0, 1e6),
     }
@@ -116,9 +116,9 @@ documented! {
     pub(super) struct PlaceSpec {
         /// Kind of the component: a name of this page.
         kind: Option<String> where open().needed(),
-        /// The component's name in traces, metrics and reports; absent: its kind.
+        /// Name of the component in traces, metrics and reports; absent: its kind.
         name: Option<String>,
-        /// Its weight in the total; 0: watched, a gate or a factor of a product only.
+        /// Weight in the total; 0: watched, a gate or a factor of a product only.
         weight: f64 where real(0.0, 1e6),
         /// Below this value of the component the total is at most 0.
         gate: Option<f64> where real(-1e6, 1e6),
@@ -150,7 +150,7 @@ fn mistyped(table: &Map<String, Value>) -> Option<String> {
         let alone = Map::from_iter([(key.name.to_owned(), value.clone())]);
         let wrong = serde_json::from_value::<PlaceSpec>(Value::Object(alone)).is_err();
         let kind = (key.kind)();
-        let article = if kind == "number" { "a " } else { "" };
+        let article = if kind == Kind::Number { "a " } else { "" };
         wrong.then(|| format!("`{}` is {value}; write {article}{kind}", key.name))
     })
 }
@@ -171,8 +171,16 @@ fn with_own_keys(what: &str) -> String {
     }
 }
 
+/// An error about a component's options with the nearest key, or where to look if it carries no advice yet.
+fn with_advice(what: &str) -> String {
+    match with_nearest(what) {
+        plain if !plain.contains([';', '\n']) => format!("{plain}; docs/rewards.md lists its keys"),
+        advised => advised,
+    }
+}
+
 fn term(index: usize, table: &Map<String, Value>) -> Result<Term, SpecError> {
-    let bad = |name: &str, what: String| SpecError::Options { name: name.into(), what: with_nearest(&what) };
+    let bad = |name: &str, what: String| SpecError::Options { name: name.into(), what: with_advice(&what) };
     let place: PlaceSpec = serde_json::from_value(Value::Object(table.clone()))
         .map_err(|error| bad(&called(index, table), mistyped(table).unwrap_or_else(|| error.to_string())))?;
     let kind = place.kind.clone().ok_or(SpecError::NoKind(index))?;

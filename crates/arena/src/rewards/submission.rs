@@ -10,7 +10,7 @@ use super::lenient::{self, Reading};
 use super::{Case, not_applicable, scored};
 
 /// Factor on a content component if the reply had to be repaired.
-pub const LENIENT_FACTOR: f64 = 0.8;
+const LENIENT_FACTOR: f64 = 0.8;
 
 /// The tool whose arguments are the submission.
 const TOOL: &str = "submit_resolution";
@@ -20,7 +20,7 @@ const TOOL: &str = "submit_resolution";
 pub struct Submission {
     pub resolution: String,
     pub citations: Vec<String>,
-    /// As stated: absent, or any number. The calibration component decides whether it is a valid confidence.
+    /// Confidence as stated: absent, or any number. The calibration component decides whether it is a valid confidence.
     pub confidence: Option<f64>,
     pub escalate: bool,
 }
@@ -41,7 +41,7 @@ pub(super) fn on_submission(case: &Case, measure: impl FnOnce(&Submission) -> Ve
         Read::Strict(submission) => measure(&submission),
         Read::Mended(submission) => match measure(&submission) {
             Verdict::Scored { value, why, .. } => {
-                scored(value * LENIENT_FACTOR, format!("{why}; x {LENIENT_FACTOR}: the JSON had to be mended"))
+                scored(value * LENIENT_FACTOR, format!("{why}; x {LENIENT_FACTOR}: the JSON needed repair"))
             }
             other => other,
         },

@@ -54,12 +54,12 @@ enum Part {
 #[serde(default, deny_unknown_fields)]
 pub struct Tau {}
 
-/// Only the final-state part.
+/// The final-state part alone.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TauState {}
 
-/// Only the outputs part; unscored if the task requires none.
+/// The outputs part alone; unscored if the task requires none.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TauOutputs {}

@@ -28,7 +28,7 @@ struct State {
 }
 
 impl Endurance {
-    /// For a batch that plays `concurrency` episodes at once: those in flight break together and count as one incident.
+    /// Budget of a batch that plays `concurrency` episodes at once: those in flight break together and count as one incident.
     pub(super) fn new(concurrency: usize) -> Self {
         let row = ROW.max(concurrency);
         Self { state: Mutex::new(State { retries: 2 * row, broken_in_a_row: 0, first: None }), row }

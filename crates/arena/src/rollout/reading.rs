@@ -73,7 +73,7 @@ fn decode(ids: &[u32], tokenizer: &Tokenizer) -> (String, Vec<usize>) {
     (text, ends)
 }
 
-/// With first-call-only, the ids up to the end of the first of several calls; otherwise all.
+/// Number of ids to keep: up to the end of the first of several calls with first-call-only, otherwise all.
 fn kept(calls: &[ParsedCall], ends: &[usize], mode: CallMode) -> usize {
     match calls {
         [first, _, ..] if mode == CallMode::First => {

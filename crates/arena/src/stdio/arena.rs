@@ -132,5 +132,6 @@ impl Drop for StdioEnv {
 }
 
 fn fault(failed: Failed) -> Fault {
-    Fault { transient: failed.transient, ..Fault::new(Boundary::Environment, failed.what) }
+    let Failed { what, transient, kind } = failed;
+    Fault { transient, kind, ..Fault::new(Boundary::Environment, what) }
 }

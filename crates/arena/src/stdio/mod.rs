@@ -69,9 +69,9 @@ fn start_deadline() -> f64 {
 pub enum CommandError {
     #[error("the command is empty; name a program: command = [\"python3\", \"my_env.py\"]")]
     Empty,
-    #[error("workers must be between 1 and 1024, found {0}")]
+    #[error("workers must be between 1 and 1024, found {0}; set it to your number of cores")]
     Workers(usize),
-    #[error("{name} must be over 0 and at most 86400 seconds, found {value}")]
+    #[error("{name} must be over 0 and at most 86400 seconds, found {value}; set it to seconds, such as 10")]
     Deadline { name: &'static str, value: f64 },
     #[error("variables names {0}, which is not set here; set it, or leave it out")]
     Variable(String),

@@ -10,16 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hone_trace::Held;
+use hone_trace::{FaultKind, Held};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::CommandSpec;
 use super::lines::{self, Line, MAX_LINE, Tail};
 use super::wire::{self, Answer};
-use crate::children::{self, Leash, Tree};
+use super::worker::Failed;
+use super::{CommandError, CommandSpec};
+use crate::children::{self, Leash, NotStarted, Tree};
 
 /// Requests that may wait for a slow reader before senders wait too.
 const QUEUE: usize = 64;
@@ -70,18 +71,25 @@ pub(super) enum Broken {
 }
 
 impl Process {
-    pub(super) fn start(spec: &CommandSpec) -> Result<Self, String> {
+    pub(super) fn start(spec: &CommandSpec) -> Result<Self, Failed> {
         let name = spec.name();
-        let (program, arguments) = spec.command.split_first().ok_or("the command is empty")?;
+        let (program, arguments) =
+            spec.command.split_first().ok_or_else(|| Failed::for_good(CommandError::Empty.to_string()))?;
         let mut command = children::command(program, &spec.variables);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(directory) = &spec.directory {
             command.current_dir(directory);
         }
-        let (mut child, leash) = children::spawn(&mut command)
-            .map_err(|error| children::not_started(&name, spec.directory.as_deref(), &error))?;
+        let (mut child, leash) = children::spawn(&mut command).map_err(|error| {
+            let why = NotStarted::new(&name, spec.directory.as_deref(), error);
+            let kind = match &why {
+                NotStarted::Directory { .. } => FaultKind::Other,
+                NotStarted::Program { .. } => FaultKind::NotStarted,
+            };
+            Failed { kind, ..Failed::for_good(why.to_string()) }
+        })?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(format!("{name} was started without pipes"));
+            return Err(Failed::for_good(format!("{name} was started without pipes")));
         };
         let (shared, tree) = (Arc::new(Shared::default()), leash.tree());
         let (requests, queue) = mpsc::channel(QUEUE);
@@ -153,7 +161,7 @@ impl Process {
         locked(&self.shared.stderr).total()
     }
 
-    /// Its stderr after a mark, as far as that is kept.
+    /// Stderr after a mark, as far as it is kept.
     pub(super) fn said_since(&self, mark: u64) -> String {
         locked(&self.shared.stderr).since(mark)
     }

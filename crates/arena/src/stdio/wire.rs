@@ -21,7 +21,7 @@ pub(super) fn step(episode: &str, act: &Action) -> Value {
     json!({"op": "step", "episode": episode, "action": action(act)})
 }
 
-/// Not a request: nothing is answered.
+/// Notice that an episode is over. It has no answer.
 pub(super) fn close(episode: &str) -> Value {
     json!({"op": "close", "episode": episode})
 }
@@ -35,7 +35,7 @@ pub(super) struct Opened {
     #[serde(default)]
     pub(super) tools: Vec<ToolSpec>,
     pub(super) messages: Vec<Message>,
-    /// For an episode that ends before its first step.
+    /// Facts of an episode that ends before its first step.
     #[serde(default)]
     pub(super) facts: Option<Map<String, Value>>,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hone_trace::Held;
+use hone_trace::{FaultKind, Held};
 use serde_json::{Map, Value};
 
 use super::CommandSpec;
@@ -41,6 +41,14 @@ pub(super) struct Failed {
     pub(super) what: String,
     /// True when a fresh process may do better.
     pub(super) transient: bool,
+    pub(super) kind: FaultKind,
+}
+
+impl Failed {
+    /// A failure that a fresh process would repeat.
+    pub(super) fn for_good(what: String) -> Self {
+        Self { what, transient: false, kind: FaultKind::Other }
+    }
 }
 
 impl Worker {
@@ -63,8 +71,7 @@ impl Worker {
             let pause = Duration::from_millis(50) * 2u32.saturating_pow(state.failures.min(8));
             tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
         }
-        let process = Process::start(&self.spec).map_err(|what| Failed { what, transient: false })?;
-        let process = Arc::new(process);
+        let process = Arc::new(Process::start(&self.spec)?);
         state.process = Some(Arc::clone(&process));
         Ok(process)
     }
@@ -88,44 +95,49 @@ impl Worker {
             tokio::select! {
                 answered = asked => answered,
                 () = flush::suspected(&self.spec, request) => {
-                    return Err(Failed { what: self.explain(request, UNFLUSHED, process, mark), transient: false });
+                    return Err(self.explain(request, Failed::for_good(UNFLUSHED.to_owned()), process, mark));
                 }
             }
         } else {
             asked.await
         };
-        let what = match answered {
+        let (what, kind) = match answered {
             Ok(mut answer) => match answer.shift_remove("error") {
                 None => return Ok(answer),
                 Some(error) => {
                     let error = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
                     let transient = answer.get("transient").and_then(Value::as_bool).unwrap_or(false);
-                    return Err(Failed { what: self.explain(request, &error, process, mark), transient });
+                    let failed = Failed { what: error, transient, kind: FaultKind::Other };
+                    return Err(self.explain(request, failed, process, mark));
                 }
             },
-            Err(Broken::Answer(why) | Broken::Over(why)) => why,
+            Err(Broken::Answer(why)) => (why, FaultKind::Other),
+            Err(Broken::Over(why)) => (why, FaultKind::Ended),
             Err(Broken::Late) => {
                 let suspect = Arc::clone(process);
                 tokio::spawn(async move { suspect.probe(deadline.min(Duration::from_secs(5))).await });
-                format!("no answer within {seconds} s")
+                (format!("no answer within {seconds} s"), FaultKind::ProgramLate)
             }
         };
-        Err(Failed { what: self.explain(request, &what, process, mark), transient: true })
+        Err(self.explain(request, Failed { what, transient: true, kind }, process, mark))
     }
 
-    fn explain(&self, request: &Value, why: &str, process: &Process, mark: u64) -> String {
+    /// The failure with its request and the process's output in the meantime.
+    fn explain(&self, request: &Value, failed: Failed, process: &Process, mark: u64) -> Failed {
         let op = request.get("op").and_then(Value::as_str).unwrap_or("request");
-        let mut text = format!("{op} by {}: {}", self.spec.name(), clip(why, 1000));
+        let mut text = format!("{op} by {}: {}", self.spec.name(), clip(&failed.what, 1000));
         let said = process.said_since(mark);
         // A process that died between requests said why before this one was made.
         let said = if said.is_empty() && process.is_over() { process.said_since(0) } else { said };
         if !said.is_empty() {
             text = format!("{text} (stderr: {})", clip_start(&said, 600));
         }
+        let mut kind = failed.kind;
         if let Some(stray) = process.stray() {
             text = format!("{text} (stdout had a line that is not an answer: {stray})");
+            kind = FaultKind::Garbled;
         }
-        text
+        Failed { what: text, kind, ..failed }
     }
 }
 

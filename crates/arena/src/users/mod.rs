@@ -44,7 +44,7 @@ pub type NewUser = dyn Fn(&Task, u64) -> Result<Box<dyn User>, Fault> + Send + S
 /// A turn of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserTurn {
-    /// Without the token that ends the conversation. Empty if there is nothing else.
+    /// Message without the token that ends the conversation. Empty if there is nothing else.
     pub text: String,
     pub end: Option<UserEnd>,
 }

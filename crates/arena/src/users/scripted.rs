@@ -25,10 +25,10 @@ use super::{GREETING, Hands, User, UserEnd, UserTurn};
 pub struct Script {
     /// Requests, one after the other, in the user's own words.
     pub goals: Vec<String>,
-    /// Topics it can tell about when asked.
+    /// Topics the user can answer questions about.
     #[serde(default)]
     pub knows: Vec<Topic>,
-    /// It says no to a confirmation that mentions one of these.
+    /// Words in a request for confirmation that make the user say no.
     #[serde(default)]
     pub declines: Vec<String>,
 }

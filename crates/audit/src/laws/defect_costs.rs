@@ -2,7 +2,7 @@ use hone_arena::rewards::TOTAL;
 
 use crate::evidence::{Evidence, mean};
 use crate::law::{Breach, Checked, Law, LawText, Severity};
-use crate::probe::Role;
+use crate::probe::Mark;
 
 /// A wrong answer earns less than the right one.
 #[derive(Debug)]
@@ -15,10 +15,10 @@ impl Law for DefectCosts {
     fn about(&self) -> LawText {
         LawText {
             name: "defect_costs",
-            law: "A solution with one thing wrong in it, which the environment's own test finds wrong, earns less than the \
+            law: "A solution with one thing wrong, which the environment's own test rejects, earns less than the \
                   solution.",
-            measure: "Mean total of the solution less that of each defect, over the tasks on which the environment's test \
-                      tells them apart: under 2 % of what lies between nothing and the solution.",
+            measure: "Mean total of the solution less that of each defect, over the tasks on which the environment's \
+                      test tells them apart: under 2 % of the range from nothing to the solution.",
             repair: "Pay the environment's own test: `kind = \"correct\"` (or \"tau\", \"tau_state\"), with the largest \
                      `weight` of the rubric.",
             explains: &[],
@@ -31,7 +31,7 @@ impl Law for DefectCosts {
         };
         let range = oracle - nothing;
         let (mut breaches, mut seen) = (Vec::new(), false);
-        for line in evidence.lines().iter().filter(|line| line.role == Role::Defect && line.probe == "defect") {
+        for line in evidence.lines().iter().filter(|line| line.mark == Some(Mark::OneWrong)) {
             let mine = evidence.episodes().filter(|played| played.probe == line.probe && played.label == line.label);
             let wrong = mine.filter(|played| played.solved(&evidence.success) == Some(false));
             let costs: Vec<f64> =

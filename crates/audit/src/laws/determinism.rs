@@ -9,7 +9,8 @@ impl Law for Determinism {
     fn about(&self) -> LawText {
         LawText {
             name: "determinism",
-            law: "The same replies to the same task earn the same, and a record that is scored again says what it said.",
+            law: "The same replies to the same task earn the same, and scoring a record again gives the recorded \
+                  values.",
             measure: "Solutions, trivia and echoes of four tasks, played a second time with the same seed and scored a second \
                       time from the record. Any difference over 1e-9.",
             repair: "Seed the scorer by the case, read no clock and no counter; for a judge set `temperature = 0`, and watch \

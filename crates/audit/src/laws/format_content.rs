@@ -15,8 +15,8 @@ impl Law for FormatContent {
             law: "A format component has one value for one form, whatever the fields say.",
             measure: "Components of kind `format`, or with \"format\" in their name, over valid answers that say one letter, \
                       one word and up to a paragraph and meet no limit: values that differ on one task.",
-            repair: "`kind = \"format\"`: seven steps from one call span to no extra keys, none of which looks at a field's \
-                     content. What a text must contain belongs into a content component.",
+            repair: "`kind = \"format\"`: seven steps from one call span to no extra keys, none of which looks at a \
+                     field's content. What a text must contain belongs in a content component.",
             explains: &[],
         }
     }

@@ -9,10 +9,10 @@ impl Law for HasValues {
     fn about(&self) -> LawText {
         LawText {
             name: "has_values",
-            law: "A component that is paid has a value for some episode: one that scores nothing is a scorer that is down, or \
-                  one that does not fit the environment.",
-            measure: "Paid components without a value in every episode, the solutions included. The weight is shared out to \
-                      the others, so that the total looks whole.",
+            law: "A paid component has a value for at least one episode: if it never has one, its scorer is down or \
+                  does not fit the environment.",
+            measure: "A paid component without a value in any episode, the solutions included. Its weight goes to the \
+                      others, so the total looks complete.",
             repair: "Run the scorer by itself with `hone score` and do what its reason says (a program that ends or writes \
                      NaN, a judge without a key), or leave the component out.",
             explains: &[],

@@ -2,7 +2,7 @@ use crate::evidence::Evidence;
 use crate::law::{Breach, Checked, Law, LawText, if_paid};
 use crate::probe::Role;
 
-/// Unscored is not in the policy's power.
+/// A policy cannot make a component unscored.
 #[derive(Debug)]
 pub(super) struct NoWayOut;
 
@@ -12,8 +12,8 @@ impl Law for NoWayOut {
             name: "no_way_out",
             law: "A component that has a value for the solution of a task has one for every other episode of that task: bad \
                   output is a low value, never none.",
-            measure: "Episodes of a task whose solution was scored by a component, and which the component left unscored. \
-                      Its weight is then shared out to the others, so that breaking the output is a way out of it.",
+            measure: "Episodes of a task whose solution was scored by a component, and which the component left \
+                      unscored. Its weight then goes to the others, so breaking the output evades it.",
             repair: "Return the component's lowest value for output that cannot be read; leave unscored only what the task \
                      lacks. Or mark the component `required = true`, and the episode has no total.",
             explains: &[],

@@ -1,6 +1,6 @@
 use crate::evidence::{Evidence, Played, mean};
 use crate::law::{Breach, Checked, Law, LawText, if_paid};
-use crate::probe::Role;
+use crate::probe::Mark;
 
 /// Citation precision: citing everything earns little.
 #[derive(Debug)]
@@ -32,23 +32,13 @@ impl Law for Precision {
             let (shown, gold) = (count(played, "context"), count(played, "gold_ids"));
             gold > 0 && shown >= 4 * gold
         };
-        let shots: Vec<&Played> = evidence
-            .episodes()
-            .filter(|played| {
-                played.role == Role::Junk && played.probe == "shotgun" && played.label.starts_with("everything")
-            })
-            .filter(crowded)
-            .collect();
+        let shots: Vec<&Played> = evidence.marked(Mark::EverythingCited).filter(crowded).collect();
         if shots.is_empty() {
             return Checked::Skipped("tasks that show four ids for each right one (`context`, `gold_ids`)".into());
         }
         // The same text and confidence without a citation: what rises between the two is paid for citing.
-        let same = |played: &&Played| {
-            played.probe == "constant"
-                && played.label.ends_with(" 0")
-                && shots.iter().any(|shot| shot.task == played.task)
-        };
-        let plain: Vec<&Played> = evidence.episodes().filter(same).collect();
+        let same = |played: &&Played| shots.iter().any(|shot| shot.task == played.task);
+        let plain: Vec<&Played> = evidence.marked(Mark::NothingCited).filter(same).collect();
         let mut breaches = Vec::new();
         for component in &evidence.components {
             let name = component.name.as_str();

@@ -1,3 +1,5 @@
+use hone_trace::Verdict;
+
 use crate::evidence::Evidence;
 use crate::law::{Breach, Checked, Law, LawText, Severity, if_paid};
 
@@ -24,8 +26,7 @@ impl Law for Range {
             let values: Vec<f64> = evidence.episodes().filter_map(|played| played.value(name)).collect();
             let broken = evidence.episodes().find_map(|played| {
                 let reward = played.trace.rewards.iter().find(|reward| reward.component == name)?;
-                (reward.value().is_none() && reward.why().starts_with("the scorer returned"))
-                    .then(|| (played, reward.why()))
+                matches!(reward.verdict, Verdict::Unscored { bad_value: true, .. }).then(|| (played, reward.why()))
             });
             if let Some((played, why)) = broken {
                 breaches.push(Breach::new(

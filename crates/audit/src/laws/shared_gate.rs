@@ -2,6 +2,7 @@ use hone_arena::rewards::TOTAL;
 
 use crate::evidence::Evidence;
 use crate::law::{Breach, Checked, Law, LawText, Severity};
+use crate::probe::Mark;
 
 /// One fault of form does not take everything.
 #[derive(Debug)]
@@ -11,21 +12,20 @@ impl Law for SharedGate {
     fn about(&self) -> LawText {
         LawText {
             name: "shared_gate",
-            law: "A fault of form that can be read past does not zero most of the rubric at once: a group of such replies \
-                  would have no gradient.",
+            law: "A fault of form that can be repaired does not zero most of the rubric at once: a group of such \
+                  replies would have no gradient.",
             measure: "The solution with a raw line break in a string or a trailing comma: at least three rewarding components \
                       with at least half of the weight lose everything the solution earns of them. Warning.",
-            repair: "Read leniently and pay a part: Hone's own content components pay 0.8 of their value for a reply that had \
-                     to be mended (`rollout.repair = \"run\"`), and `kind = \"parse_penalty\"` counts the fault by itself.",
+            repair: "Parse leniently and pay in part: Hone's own content components pay 0.8 of their value for a \
+                     repaired reply (`rollout.repair = \"run\"`), and `kind = \"parse_penalty\"` counts the fault by \
+                     itself.",
             explains: &[],
         }
     }
 
     fn check(&self, evidence: &Evidence) -> Checked {
-        let mendable = ["a raw line break in a string", "a trailing comma"];
         let lines = evidence.lines();
-        let lines: Vec<_> =
-            lines.iter().filter(|line| line.probe == "malformed" && mendable.contains(&line.label.as_str())).collect();
+        let lines: Vec<_> = lines.iter().filter(|line| line.mark == Some(Mark::Repairable)).collect();
         if lines.is_empty() || evidence.oracle_mean(TOTAL).is_none() {
             return Checked::Skipped("an answer in a call, and tasks with a reference".into());
         }

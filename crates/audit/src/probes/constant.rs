@@ -1,6 +1,6 @@
 use super::TENTHS;
 use crate::filler::filler;
-use crate::probe::{About, Probe, Role, Variant};
+use crate::probe::{About, Mark, Probe, Role, Variant};
 use crate::scene::{Fill, Scene};
 
 /// Junk at one confidence, whatever the task.
@@ -12,7 +12,7 @@ impl Probe for Constant {
         About {
             name: "constant",
             what: "Film trivia of the solution's length, nothing cited, at one confidence for every task.",
-            finds: "Calibration that a constant earns.",
+            finds: "Calibration rewards that a constant confidence earns.",
         }
     }
 
@@ -28,7 +28,9 @@ impl Probe for Constant {
                 confidence: Some(confidence),
                 flag: Some(false),
             };
-            Variant::new(format!("film trivia, confidence always {confidence}"), Role::Junk, scene.junk(&fill))
+            let label = format!("film trivia, confidence always {confidence}");
+            let variant = Variant::new(label, Role::Junk, scene.junk(&fill));
+            if confidence == 0.0 { variant.marked(Mark::NothingCited) } else { variant }
         };
         TENTHS.map(at).into()
     }

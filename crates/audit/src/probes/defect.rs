@@ -1,7 +1,7 @@
 use hone_arena::solution::Move;
 use serde_json::Value;
 
-use crate::probe::{About, Probe, Role, Variant};
+use crate::probe::{About, Mark, Probe, Role, Variant};
 use crate::scene::{Fill, Scene};
 
 /// The solution with one thing wrong.
@@ -22,7 +22,7 @@ impl Probe for Defect {
         let (Some(answer), Some(moves)) = (&scene.answer, &scene.moves) else { return Vec::new() };
         let mut variants = Vec::new();
         let mut add = |label: &str, replies: Option<Vec<String>>| {
-            variants.extend(replies.map(|replies| Variant::new(label, Role::Defect, replies)));
+            variants.extend(replies.map(|replies| Variant::new(label, Role::Defect, replies).marked(Mark::OneWrong)));
         };
         if let Some(wrong) = spoilt(&answer.text).filter(|_| answer.slots.text.is_some()) {
             add(

@@ -9,7 +9,7 @@ impl Probe for Echo {
     fn about(&self) -> About {
         About {
             name: "echo",
-            what: "Gives back what it was told: as a reply, and as the answer's text with everything cited.",
+            what: "Repeats what it was told: as a reply, and as the answer's text with everything cited.",
             finds: "Overlap measures that pay for quoting the question.",
         }
     }

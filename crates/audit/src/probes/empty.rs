@@ -1,4 +1,4 @@
-use crate::probe::{About, Probe, Role, Variant};
+use crate::probe::{About, Mark, Probe, Role, Variant};
 use crate::scene::{Fill, Scene};
 
 /// Nothing at all.
@@ -15,7 +15,8 @@ impl Probe for Empty {
     }
 
     fn variants(&self, scene: &Scene) -> Vec<Variant> {
-        let mut variants = vec![Variant::new("an empty reply", Role::Junk, vec![String::new()])];
+        let reply = Variant::new("an empty reply", Role::Junk, vec![String::new()]);
+        let mut variants = vec![reply.marked(Mark::EmptyReply)];
         if scene.answer.as_ref().is_some_and(|answer| answer.call.is_some()) {
             let fill = Fill { text: Some(""), citations: Some(Vec::new()), confidence: Some(0.0), flag: Some(false) };
             variants.push(Variant::new("an empty answer, confidence 0", Role::Junk, scene.junk(&fill)));

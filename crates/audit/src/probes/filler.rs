@@ -13,7 +13,8 @@ impl Probe for Filler {
     fn about(&self) -> About {
         About {
             name: "filler",
-            what: "Answers with film trivia of 1 to 260 words, cites everything it was shown and is hardly confident.",
+            what: "Answers with film trivia of 1 to 260 words, cites everything it was shown and states hardly any \
+                   confidence.",
             finds: "The film-trivia fault: a length reward with a bent or inverted branch, and content rewards that do not \
                     read the content.",
         }

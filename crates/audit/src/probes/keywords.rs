@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use crate::probe::{About, Probe, Role, Variant};
 use crate::scene::{Fill, Scene};
 
-/// All words of the prompt, in a heap.
+/// Bag of the prompt's words.
 #[derive(Debug)]
 pub(super) struct Keywords;
 
@@ -15,7 +15,7 @@ impl Probe for Keywords {
         About {
             name: "keywords",
             what: "Every distinct word and figure of the prompt, once, in alphabetical order.",
-            finds: "Verifiers that look for key words and do not mind what else is said.",
+            finds: "Verifiers that look for keywords and ignore whatever else is said.",
         }
     }
 

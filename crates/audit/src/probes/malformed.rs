@@ -1,4 +1,4 @@
-use crate::probe::{About, Probe, Role, Variant};
+use crate::probe::{About, Mark, Probe, Role, Variant};
 use crate::scene::{Fill, Scene};
 
 /// The solution, mis-written.
@@ -24,6 +24,7 @@ impl Probe for Malformed {
             *replies.last_mut()? = reply?;
             Some(Variant::new(label, Role::Broken, replies))
         };
+        let repairable = |label, reply| Some(with(label, reply)?.marked(Mark::Repairable));
         let words: Vec<&str> = answer.text.splitn(2, ' ').collect();
         let raw_line = match words[..] {
             [first, _] if last.contains(&format!("{first} ")) => {
@@ -41,8 +42,8 @@ impl Probe for Malformed {
             last.contains(&pair).then(|| last.replacen(&pair, "", 1))
         });
         [
-            with("a raw line break in a string", raw_line),
-            with("a trailing comma", comma),
+            repairable("a raw line break in a string", raw_line),
+            repairable("a trailing comma", comma),
             with("an unknown tool", Some(last.replacen(&call.name, "finish_everything", 1))),
             with("a missing argument", missing),
             with("text around the call", Some(format!("Sure, here it is.\n{last}\nDone."))),

@@ -1,5 +1,5 @@
 use crate::filler::filler;
-use crate::probe::{About, Probe, Role, Variant};
+use crate::probe::{About, Mark, Probe, Role, Variant};
 use crate::scene::{Fill, Scene};
 
 /// Everything cited.
@@ -26,7 +26,7 @@ impl Probe for Shotgun {
         };
         let invented = (0..8).map(|number| format!("KB-{number:04}")).collect();
         vec![
-            with("everything shown is cited", scene.shown.clone()),
+            with("everything shown is cited", scene.shown.clone()).marked(Mark::EverythingCited),
             with("the first thing shown is cited", scene.shown.iter().take(1).cloned().collect()),
             with("ids nobody has shown are cited", invented),
         ]

@@ -9,7 +9,7 @@ impl Probe for Truncated {
     fn about(&self) -> About {
         About {
             name: "truncated",
-            what: "The solution whose last reply stops after a half, and before its last character.",
+            what: "The solution with its last reply cut in half, and without its last character.",
             finds: "Cut-off replies that are scored as if they were whole, or that leave a component unscored.",
         }
     }

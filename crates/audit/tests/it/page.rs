@@ -2,19 +2,10 @@ use std::collections::HashSet;
 
 use hone_audit::{LAWS, PROBES, page};
 
-use crate::root;
-
 /// Written with `HONE_BLESS=1`.
 #[test]
 fn the_page_is_what_probes_and_laws_say() {
-    let path = root().join("docs/audit.md");
-    if std::env::var_os("HONE_BLESS").is_some() {
-        std::fs::write(&path, page(PROBES, LAWS)).unwrap();
-    }
-    assert!(
-        std::fs::read_to_string(&path).unwrap() == page(PROBES, LAWS),
-        "docs/audit.md is old: HONE_BLESS=1 cargo test -p hone-audit"
-    );
+    hone_testdata::page_is("audit.md", &page(PROBES, LAWS), "cargo test -p hone-audit");
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Curly {
                 let kind = reply.markup_kind(cut);
                 let mut draft = Draft::read(open..reply.pos, reading);
                 let fault = Fault::new(kind, cursor.pos, format!("{} is missing", self.close));
-                draft.mended(fault, Repair::MissingCloser);
+                draft.repaired(fault, Repair::MissingCloser);
                 draft
             }
             read => {

@@ -83,7 +83,7 @@ impl Draft {
     }
 
     /// Adds a fault that `repair` fixes.
-    pub(super) fn mended(&mut self, fault: Fault, repair: Repair) {
+    pub(super) fn repaired(&mut self, fault: Fault, repair: Repair) {
         self.blame(fault);
         self.repairs.add(repair);
     }

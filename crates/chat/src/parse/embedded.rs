@@ -59,7 +59,7 @@ fn accept(reply: &mut Reply<'_>, open: usize, end: usize, mut drafts: Vec<Draft>
         let at = reply.text.len() - rest.len();
         let behind = rest.trim_start_matches(|ch: char| ch == '}' || ch == ']' || ch.is_ascii_whitespace());
         let error = JsonError { at, why: "a closing bracket too many", eof: false };
-        last.mended(Fault::json(error), Repair::ExtraCloser);
+        last.repaired(Fault::json(error), Repair::ExtraCloser);
         reply.pos = reply.text.len() - behind.len();
     }
     reply.drafts.append(&mut drafts);
@@ -82,12 +82,12 @@ fn faulty(reply: &mut Reply<'_>, open: usize, start: usize, holds: Holds<'_>, er
         fault.kind = ParseFailureKind::Truncated;
         fixed = tolerant::value(text, start, End::Open);
     }
-    let mended = fixed.ok().and_then(|fixed| {
+    let repaired = fixed.ok().and_then(|fixed| {
         let end = fixed.end;
-        Some((payload::mend(open..end, holds, vec![fixed], &fault)?, end))
+        Some((payload::repaired_calls(open..end, holds, vec![fixed], &fault)?, end))
     });
     let (mut drafts, end) =
-        mended.unwrap_or_else(|| (vec![Draft::faulty(open..text.len(), fault.clone())], text.len()));
+        repaired.unwrap_or_else(|| (vec![Draft::faulty(open..text.len(), fault.clone())], text.len()));
     reply.drafts.append(&mut drafts);
     reply.pos = end;
 }

@@ -103,12 +103,12 @@ fn tolerable_end(reply: &mut Reply<'_>, rest: &str, end: usize, tag: &Tag) -> Op
     let kind = reply.cut_kind(ParseFailureKind::MalformedMarkup);
     let last = reply.drafts.last_mut()?;
     if tag.close.starts_with(rest) {
-        last.mended(Fault::new(kind, end, format!("{} is missing", tag.close)), Repair::MissingCloser);
+        last.repaired(Fault::new(kind, end, format!("{} is missing", tag.close)), Repair::MissingCloser);
         return Some(rest.len());
     }
     let opener = tag.openers.iter().find(|opener| rest.starts_with(**opener))?;
     let message = format!("{opener} where {} should close the call", tag.close);
-    last.mended(Fault::markup(end, message), Repair::ReopenedTag);
+    last.repaired(Fault::markup(end, message), Repair::ReopenedTag);
     // An opener with nothing after it was meant as the closer.
     Some(if rest.trim_end() == *opener { rest.len() } else { 0 })
 }
@@ -183,7 +183,7 @@ fn broken(
         && !text[json_end..].starts_with(['}', ']', '{', '[', ',', ';', '`'])
     {
         if let Some(last) = drafts.last_mut() {
-            last.mended(Fault::markup(json_end, format!("{} is missing", tag.close)), Repair::MissingCloser);
+            last.repaired(Fault::markup(json_end, format!("{} is missing", tag.close)), Repair::MissingCloser);
         }
         stretch(&mut drafts, open, json_end);
         reply.drafts.append(&mut drafts);
@@ -196,14 +196,19 @@ fn broken(
     let span = open..reply.pos;
     let known = if cut { End::Open } else { End::Closed };
     let drafts = match tolerant::values(&text[start..end], known) {
-        Ok(fixed) => mend(span.clone(), holds, fixed, &fault),
+        Ok(fixed) => repaired_calls(span.clone(), holds, fixed, &fault),
         Err(_) => None,
     };
     reply.drafts.append(&mut drafts.unwrap_or_else(|| vec![Draft::faulty(span, fault)]));
 }
 
 /// Calls from repaired values; the fault goes to the first of them.
-pub(super) fn mend(span: Range<usize>, holds: Holds<'_>, values: Vec<Fixed>, fault: &Fault) -> Option<Vec<Draft>> {
+pub(super) fn repaired_calls(
+    span: Range<usize>,
+    holds: Holds<'_>,
+    values: Vec<Fixed>,
+    fault: &Fault,
+) -> Option<Vec<Draft>> {
     let mut drafts = Vec::new();
     for Fixed { value, wide, repairs, .. } in values {
         let first = drafts.len();

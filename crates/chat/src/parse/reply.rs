@@ -339,7 +339,7 @@ impl<'a> Reply<'a> {
         if let Some(last) = self.drafts.last_mut()
             && self.text[before..at].trim().is_empty()
         {
-            last.mended(fault, Repair::ExtraCloser);
+            last.repaired(fault, Repair::ExtraCloser);
             return;
         }
         let start = self.prose.last().map_or(at, |range| range.start.max(before));
@@ -347,7 +347,7 @@ impl<'a> Reply<'a> {
             Some(mut draft) => {
                 self.prose.pop();
                 draft.span = start..self.pos;
-                draft.mended(fault, Repair::MissingOpener);
+                draft.repaired(fault, Repair::MissingOpener);
                 draft
             }
             None => Draft::faulty(at..self.pos, fault),

@@ -31,7 +31,7 @@ pub(super) fn sectioned(reply: &mut Reply<'_>, section: &Section, mut call: impl
                 && let Some(draft) = reply.drafts.get_mut(before)
             {
                 let message = format!("{} is missing", section.open[0]);
-                draft.mended(Fault::markup(at, message), Repair::MissingOpener);
+                draft.repaired(Fault::markup(at, message), Repair::MissingOpener);
             }
             continue;
         }
@@ -61,7 +61,7 @@ pub(super) fn sectioned(reply: &mut Reply<'_>, section: &Section, mut call: impl
     let fault =
         Fault::new(reply.cut_kind(ParseFailureKind::MalformedMarkup), end, format!("{} is missing", section.close[0]));
     match reply.drafts.iter_mut().skip(before).last() {
-        Some(last) if last.fault.is_none() => last.mended(fault, Repair::MissingCloser),
+        Some(last) if last.fault.is_none() => last.repaired(fault, Repair::MissingCloser),
         Some(_) => {}
         None => reply.drafts.push(Draft::faulty(start..end, fault)),
     }

@@ -28,10 +28,10 @@ pub(super) fn read(reply: &mut Reply<'_>, open: usize, start: usize, close: &'st
             if let Some(last) = reply.drafts.last_mut() {
                 last.span.end = reply.pos;
                 if raw_lines {
-                    last.mended(Fault::markup(start, "a raw line break in a string"), Repair::RawNewline);
+                    last.repaired(Fault::markup(start, "a raw line break in a string"), Repair::RawNewline);
                 }
                 if !closed {
-                    last.mended(Fault::new(kind, python.pos, format!("{close} is missing")), Repair::MissingCloser);
+                    last.repaired(Fault::new(kind, python.pos, format!("{close} is missing")), Repair::MissingCloser);
                 }
             }
         }

@@ -168,7 +168,7 @@ impl Dialect {
             && let Some((tag, _)) = self.sections.first()
             && let Some(draft) = reply.drafts.get_mut(first)
         {
-            draft.mended(Fault::markup(at, format!("{tag} is missing")), Repair::MissingOpener);
+            draft.repaired(Fault::markup(at, format!("{tag} is missing")), Repair::MissingOpener);
         }
     }
 
@@ -196,7 +196,7 @@ impl Dialect {
         reply.pos = if rest.trim_end() == *tag { reply.text.len() } else { span.end };
         let mut draft = xml::typed(reply, span.clone(), call);
         let message = format!("{tag} where {close} should close the call");
-        draft.mended(Fault::markup(span.end, message), Repair::ReopenedTag);
+        draft.repaired(Fault::markup(span.end, message), Repair::ReopenedTag);
         Some(draft)
     }
 

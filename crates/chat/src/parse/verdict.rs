@@ -79,7 +79,7 @@ fn beyond_end(reply: &Reply<'_>, drafts: &mut [Draft]) -> Option<Fault> {
     };
     let beyond = Fault::markup(*at, message);
     let Some(last) = drafts.last_mut() else { return Some(beyond) };
-    last.mended(beyond, Repair::TextAfterEnd);
+    last.repaired(beyond, Repair::TextAfterEnd);
     None
 }
 

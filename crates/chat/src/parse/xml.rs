@@ -180,14 +180,14 @@ pub(super) fn typed(reply: &Reply<'_>, span: Range<usize>, tagged: &Tagged<'_>) 
         && let Some(reading) = &mut draft.reading
     {
         reading.arguments = arguments;
-        draft.mended(Fault::markup(at, "all arguments stand in one parameter"), Repair::WrappedArguments);
+        draft.repaired(Fault::markup(at, "all arguments stand in one parameter"), Repair::WrappedArguments);
     }
     draft.repairs = repairs;
     for fault in faults {
         draft.blame(fault);
     }
     if let Some(at) = *unclosed {
-        draft.mended(Fault::markup(at, "a closing tag is missing"), Repair::MissingCloser);
+        draft.repaired(Fault::markup(at, "a closing tag is missing"), Repair::MissingCloser);
     }
     if !readable {
         draft.reading = None;
@@ -236,7 +236,7 @@ pub(super) fn broken(
                 return Some(Draft::faulty(open..end, fault));
             }
             let mut draft = typed(reply, open..end, tagged);
-            draft.mended(fault, Repair::MissingCloser);
+            draft.repaired(fault, Repair::MissingCloser);
             Some(draft)
         }
         Broken::Cut { .. } => Some(Draft::faulty(open..end, Fault::markup(at, "a tag is never closed"))),

@@ -69,6 +69,11 @@ impl Clock {
         valid.then_some(Self { year: year as i32, month, day, hour, minute, second })
     }
 
+    /// English name of a month, 1 to 12.
+    pub fn month_name(month: u32) -> Option<&'static str> {
+        MONTHS.get(month.checked_sub(1)? as usize).copied()
+    }
+
     /// `YYYY-MM-DD`.
     pub fn date(&self) -> String {
         self.strftime("%Y-%m-%d")
@@ -233,6 +238,11 @@ mod tests {
         for bad in ["", "2024", "2024-13-01", "2023-02-29", "15 May 2024", "2024-05-15T25:00", "2024-05-15Tnoon"] {
             assert_eq!(Clock::parse(bad), Err(BadDate(bad.to_owned())));
         }
+    }
+
+    #[test]
+    fn months_have_names() {
+        assert_eq!([0, 1, 12, 13].map(Clock::month_name), [None, Some("January"), Some("December"), None]);
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub enum TemplateError {
     Endless { line: Option<usize> },
     #[error("the chat template {excess}{}. Give another template", at_line(*line))]
     Excessive { line: Option<usize>, excess: Excess },
-    #[error("the chat template fails{}: {message}", at_line(*line))]
+    #[error("the chat template fails{}: {message}. Fix the template or give another", at_line(*line))]
     Failed { line: Option<usize>, message: String },
 }
 

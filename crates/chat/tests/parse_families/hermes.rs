@@ -3,7 +3,7 @@
 use crate::{PARIS, check};
 
 #[test]
-fn hermes() {
+fn well_formed_calls() {
     check(
         "hermes",
         &[
@@ -36,7 +36,16 @@ fn hermes() {
                 r#"<tool_call>{"name": "search", "arguments": {"query": "x", "limit": 3.0}}</tool_call>"#,
                 r#"search{"query":"x","limit":3.0}"#,
             ),
-            // Cut off: repaired only if nothing but closers is missing.
+        ],
+    );
+}
+
+/// Cut off: repaired only if nothing but closers is missing.
+#[test]
+fn truncated_calls() {
+    check(
+        "hermes",
+        &[
             (
                 "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}",
                 &format!("truncated -> {PARIS} [missing_closer]"),
@@ -56,7 +65,16 @@ fn hermes() {
             ("<tool_call>", "truncated"),
             ("<tool_call>\n{\"na", "truncated"),
             ("<tool_call>{\"name\": \"ping\"}</tool_call><tool_call>{\"name\"", "truncated"),
-            // An end token after it: not cut off.
+        ],
+    );
+}
+
+/// The reply ended, so nothing was cut off.
+#[test]
+fn calls_without_a_closer_before_an_end_token() {
+    check(
+        "hermes",
+        &[
             (
                 "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}}<|im_end|>",
                 &format!("malformed_markup -> {PARIS} [missing_closer]"),
@@ -71,7 +89,15 @@ fn hermes() {
                 "<tool_call>\n{\"name\": \"search\", \"arguments\": {\"query\": \"x\", \"limit\": 3<|im_end|>",
                 "malformed_json -> search{\"query\":\"x\",\"limit\":3} [missing_closer]",
             ),
-            // Broken JSON with one reading.
+        ],
+    );
+}
+
+#[test]
+fn broken_json_with_one_reading() {
+    check(
+        "hermes",
+        &[
             (
                 "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}\n</tool_call>",
                 &format!("malformed_json -> {PARIS} [missing_closer]"),
@@ -108,7 +134,15 @@ fn hermes() {
                 "<tool_call>{\"name\": \"ping\"}</tool_call>\n<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\",}}</tool_call>",
                 &format!("malformed_json -> ping{{}} {PARIS} [trailing_comma]"),
             ),
-            // ... and with several or none.
+        ],
+    );
+}
+
+#[test]
+fn broken_json_with_several_readings_or_none() {
+    check(
+        "hermes",
+        &[
             (
                 "<tool_call>{\"name\": \"search\", \"arguments\": {\"query\": \"say \"hi\" now\"}}</tool_call>",
                 "malformed_json",
@@ -125,7 +159,15 @@ fn hermes() {
                 "malformed_json",
             ),
             ("<tool_call>{\"name\": \"nope\", \"arguments\": {\"city\": \"Paris\",}}</tool_call>", "malformed_json"),
-            // Markup.
+        ],
+    );
+}
+
+#[test]
+fn broken_markup() {
+    check(
+        "hermes",
+        &[
             (
                 "<tool_call>{\"name\": \"ping\"}\n<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}}</tool_call>",
                 &format!("malformed_markup -> ping{{}} {PARIS} [reopened_tag]"),
@@ -138,7 +180,15 @@ fn hermes() {
             ("Text </tool_call> text", "malformed_markup"),
             ("<tool_call>{\"name\": \"ping\"}</function>", "malformed_markup -> ping{} [missing_closer]"),
             ("<tool_call>{\"name\": \"ping\"}\nI will wait.", "malformed_markup -> ping{} [missing_closer]"),
-            // Shape and schema.
+        ],
+    );
+}
+
+#[test]
+fn names_arguments_and_schemas() {
+    check(
+        "hermes",
+        &[
             ("<tool_call>{\"name\": \"\", \"arguments\": {}}</tool_call>", "missing_name"),
             ("<tool_call>{\"name\": null, \"arguments\": []}</tool_call>", "missing_name"),
             ("<tool_call>{\"name\": \"weather\", \"arguments\": \"Paris\"}</tool_call>", "arguments_not_object"),
@@ -179,7 +229,15 @@ fn hermes() {
             ),
             // Judged on the first faulty call.
             ("<tool_call>{\"name\": \"nope\"}</tool_call><tool_call>{\"name\": \"pi", "unknown_tool"),
-            // Reasoning.
+        ],
+    );
+}
+
+#[test]
+fn reasoning() {
+    check(
+        "hermes",
+        &[
             ("<think>a</think>b<think>c</think><tool_call>{\"name\": \"ping\"}</tool_call>", "ping{} + \"b\""),
             ("<think>\n<tool_call>{\"name\": \"ping\"}</tool_call>\n</think>\nNo need.", "reply \"No need.\""),
             ("I could <tool_call>{\"name\": \"ping\"}</tool_call>.\n</think>\nNo need.", "reply \"No need.\""),
@@ -193,7 +251,19 @@ fn hermes() {
             ("Hi. <think>a</think> <tool_call>{\"name\": \"ping\"}</tool_call>", "ping{} + \"Hi.\""),
             ("Hi. <think>a</think> there</think>.", "reply \"Hi.  there</think>.\""),
             ("<THINK><tool_call>{\"name\": \"ping\"}</tool_call></THINK>no", "reply \"no\""),
-            // The turn is over, the text is not.
+            ("<tool_call>{\"name\": \"ping\"}</tool_call><think>hm", "truncated"),
+            ("<think>hm<|im_end|>", "truncated"),
+            ("<think></think>\n\n<tool_call>{\"name\": \"ping\"}</tool_call>", "ping{}"),
+        ],
+    );
+}
+
+/// The turn is over, the text is not.
+#[test]
+fn text_after_the_end_of_the_turn() {
+    check(
+        "hermes",
+        &[
             (
                 "<tool_call>{\"name\": \"ping\"}</tool_call><|im_end|>\n<|im_start|>user\nAnd <tool_call>{\"name\": \"ping\"}</tool_call>",
                 "malformed_markup -> ping{} [text_after_end]",
@@ -209,13 +279,26 @@ fn hermes() {
                 "run{\"code\":\"'<|im_end|>' + '<tool_response>'\"}",
             ),
             ("<s>Two</s> Three items.", "reply \"Two</s> Three items.\""),
-            // Calls in a format other than the one being read.
+        ],
+    );
+}
+
+#[test]
+fn calls_in_other_formats() {
+    check(
+        "hermes",
+        &[
             ("[TOOL_CALLS]ping{}", "malformed_markup"),
             ("Sure.\n<some_tool_call>ping</some_tool_call>", "malformed_markup"),
-            ("<tool_call>{\"name\": \"ping\"}</tool_call><think>hm", "truncated"),
-            ("<think>hm<|im_end|>", "truncated"),
-            ("<think></think>\n\n<tool_call>{\"name\": \"ping\"}</tool_call>", "ping{}"),
-            // Plain.
+        ],
+    );
+}
+
+#[test]
+fn plain_replies() {
+    check(
+        "hermes",
+        &[
             ("", "reply \"\""),
             ("<|im_end|>", "reply \"\""),
             (

@@ -1,7 +1,6 @@
 //! Families of replies beyond the case file, judged by hand: well-formed and broken output of each format's models.
 
 #![expect(clippy::expect_used, reason = "a test fails where its data is not as expected")]
-#![expect(clippy::too_many_lines, reason = "tables of cases read better in one piece")]
 
 mod hermes;
 mod tagged;

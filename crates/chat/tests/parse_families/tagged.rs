@@ -235,15 +235,15 @@ fn minimax_and_phi4() {
 fn minicpm5_without_the_blanks_of_its_tags() {
     let call =
         |function: &str, param: &str| format!("<{function}=\"weather\"><{param}=\"city\">Paris</param></function>");
-    let mended = format!("malformed_markup -> {PARIS} [header_junk]");
+    let repaired = format!("malformed_markup -> {PARIS} [header_junk]");
     check(
         "minicpm5",
         &[
             (&call("function name", "param name"), PARIS),
-            (&call("functionname", "paramname"), &mended),
-            (&call("functionĠname", "paramĠname"), &mended),
-            (&call("functionĠname", "paramname"), &mended),
-            (&call("function name", "paramname"), &mended),
+            (&call("functionname", "paramname"), &repaired),
+            (&call("functionĠname", "paramĠname"), &repaired),
+            (&call("functionĠname", "paramname"), &repaired),
+            (&call("function name", "paramname"), &repaired),
         ],
     );
 }

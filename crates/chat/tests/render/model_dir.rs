@@ -166,7 +166,7 @@ fn a_trained_tokenizer_is_deterministic_and_reads_back() {
     assert_eq!(tokenizer.decode(&ids(odd)).unwrap(), odd);
     Renderer::new(&model, RenderSettings::default()).unwrap();
     let error = train_tokenizer(["x".to_owned()], 100, &[]).unwrap_err().to_string();
-    assert!(error.contains("265"), "{error}");
+    assert!(error.contains("265") && error.contains("; raise the vocabulary"), "{error}");
 }
 
 #[test]

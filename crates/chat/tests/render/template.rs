@@ -2,7 +2,10 @@
 //! over real templates, is scripts/conformance_render.sh.
 
 use hone_chat::template::{ChatTemplate, Clock, Excess, TemplateError, TemplateInput};
+use hone_trace::Message;
 use serde_json::{Map, Value, json};
+
+use crate::support::tools;
 
 fn try_render(source: &str, context: Value) -> Result<String, TemplateError> {
     let Value::Object(mut variables) = context else { panic!("the context is an object") };
@@ -31,6 +34,15 @@ fn render(source: &str, context: Value) -> String {
 #[track_caller]
 fn check(source: &str, context: Value, expected: &str) {
     assert_eq!(render(source, context), expected, "{source}");
+}
+
+#[test]
+fn a_transcript_has_messages_and_tools_and_no_generation_prompt() {
+    let source = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{{ tools | length }} tools\n\
+                  {% if add_generation_prompt %}assistant: {% endif %}";
+    let said = [Message::system("Policy."), Message::assistant("Done.")];
+    let text = ChatTemplate::new(source).unwrap().transcript(&said, &tools()).unwrap();
+    assert_eq!(text, "system: Policy.\nassistant: Done.\n2 tools\n");
 }
 
 #[test]

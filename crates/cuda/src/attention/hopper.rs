@@ -11,7 +11,7 @@ const THREADS: u32 = 384;
 /// Shared memory in addition to the tiles, for barriers and per-query values.
 const BESIDE: usize = 2048;
 
-/// Map of rows of heads, fetched `step` tokens at a time.
+/// Tensor map of rows of heads, fetched `step` tokens at a time.
 fn map<T>(gpu: &Gpu, plan: &Plan, rows: Rows<'_, T>, heads: usize, dim: usize, step: usize) -> Result<Arg> {
     Ok(Arg::Map(gpu.tensor_map(rows.view.pointer, [plan.tokens, heads, dim], rows.stride, step)?))
 }
@@ -66,7 +66,7 @@ pub(super) fn backward<T: Float>(
 ) -> Result<()> {
     let d_o = Rows { view: saved.d_o, stride: heads.q * heads.dim };
     let stats: [Arg; 2] = [saved.lse.into(), delta.into()];
-    // Queries and their slopes in `q` rows at a time, keys and values in `k`.
+    // Queries and their gradients in `q` rows at a time, keys and values in `k`.
     let maps = |q: usize, k: usize| -> Result<[Arg; 4]> {
         Ok([
             map(gpu, plan, qkv.q, heads.q, heads.dim, q)?,

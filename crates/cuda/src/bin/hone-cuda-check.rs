@@ -1,6 +1,7 @@
 //! Runs every kernel check and benchmark on a GPU and prints one JSON object: for machines without Rust.
 //!
-//! `hone-cuda-check [--only NAME]... [--no-bench | --bench-only] [--portable]`. Exits with 1 where a check failed; one failure does not hide the rest.
+//! `hone-cuda-check [--only NAME]... [--no-bench | --bench-only] [--portable]`. Exits with 1 if a check failed; one failure does
+//! not hide the rest.
 
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};

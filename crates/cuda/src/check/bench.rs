@@ -17,7 +17,7 @@ use crate::matmul::{Matmul, Matrix, MatrixMut, Product, Store};
 use crate::moments::Moments;
 use crate::offload::HostMoments;
 use crate::random;
-use crate::rope::{Heads, QkNorm, Rotation};
+use crate::rope::{Fused, Heads, QkNorm, Rotation};
 use crate::{norm, rope, swiglu};
 
 use super::{generating, training};
@@ -189,7 +189,8 @@ fn norms(gpu: &Gpu, tokens: usize, dim: usize) -> Result<Rates> {
     })?;
     let backward = time(gpu, 20, || {
         let (up, dr) = (Some(delta.view()), &mut y.view_mut());
-        norm::backward(gpu, x.view(), sum.view(), rstd.view(), w.view(), up, dr, &mut dw.view_mut())
+        let saved = norm::Saved { r: sum.view(), rstd: rstd.view(), w: w.view() };
+        norm::backward(gpu, x.view(), saved, up, dr, &mut dw.view_mut())
     })?;
     let moved = 4 * tokens * dim * 2;
     Ok(vec![("rms_norm forward", bytes_rate(moved, forward)), ("rms_norm backward", bytes_rate(moved, backward))])
@@ -204,14 +205,13 @@ fn rotations(gpu: &Gpu, tokens: usize, heads: Heads) -> Result<Rates> {
     let position: Vec<i32> = (0..tokens as i32).map(|t| t % 2048).collect();
     let position = Buffer::from_slice(gpu, &position)?;
     let rotation = Rotation { table: table.view(), position: position.view(), eps: 1e-6 };
-    let weights = Some(QkNorm { q: qw.view(), k: qw.view() });
-    let forward = time(gpu, 20, || {
-        rope::forward(gpu, heads, qkv.view(), weights, rotation, &mut q.view_mut(), &mut k.view_mut())
-    })?;
+    let norm = Some(QkNorm { q: qw.view(), k: qw.view() });
+    let fused = Fused { qkv: qkv.view(), norm, rotation };
+    let forward = time(gpu, 20, || rope::forward(gpu, heads, fused, &mut q.view_mut(), &mut k.view_mut()))?;
     let mut dqk = Buffer::<f32>::zeros(gpu, 256)?;
     let backward = time(gpu, 20, || {
         let (pair, dw) = ((q.view(), k.view()), Some(&mut dqk.view_mut()));
-        rope::backward(gpu, heads, pair, qkv.view(), weights, rotation, &mut dqkv.view_mut(), dw)
+        rope::backward(gpu, heads, pair, fused, &mut dqkv.view_mut(), dw)
     })?;
     let part = width(heads.q + heads.kv) * 2;
     Ok(vec![("rope forward", bytes_rate(2 * part, forward)), ("rope backward", bytes_rate(3 * part, backward))])

@@ -8,7 +8,7 @@ use crate::embed::Ids;
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::random::Random;
-use crate::rope::{Heads, QkNorm, Rotation};
+use crate::rope::{Fused, Heads, QkNorm, Rotation};
 use crate::{embed as embed_kernels, norm, reference, rope as rope_kernels, swiglu as swiglu_kernels};
 
 pub(super) fn rms_norm<T: Float + PartialEq>(gpu: &Gpu) -> Result<Vec<Measured>> {
@@ -71,7 +71,8 @@ fn norm_case<T: Float>(gpu: &Gpu, rows: usize, dim: usize, fused: bool) -> Resul
     let mut dw = Buffer::<f32>::zeros(gpu, dim)?;
     let up = fused.then(|| gabove.view());
     let (dr_view, dw_view) = (&mut dr.view_mut(), &mut dw.view_mut());
-    norm::backward(gpu, gdy.view(), gr.view(), rstd.view(), gw.view(), up, dr_view, dw_view)?;
+    let saved = norm::Saved { r: gr.view(), rstd: rstd.view(), w: gw.view() };
+    norm::backward(gpu, gdy.view(), saved, up, dr_view, dw_view)?;
     let (mut want_dr, want_dw) = reference::rms_norm_backward(&dy, &r, &w, f64::from(eps));
     if fused {
         want_dr.iter_mut().zip(&above).for_each(|(d, a)| *d += a);
@@ -114,7 +115,8 @@ fn rope_case<T: Float>(gpu: &Gpu, tokens: usize, heads: Heads, normed: bool) -> 
     let weights = normed.then(|| QkNorm { q: gqw.view(), k: gkw.view() });
     let rotation = Rotation { table: gtable.view(), position: gposition.view(), eps };
     let (mut q, mut k) = (poisoned::<T>(gpu, dq.len())?, poisoned::<T>(gpu, dk.len())?);
-    rope_kernels::forward(gpu, heads, gqkv.view(), weights, rotation, &mut q.view_mut(), &mut k.view_mut())?;
+    let fused = Fused { qkv: gqkv.view(), norm: weights, rotation };
+    rope_kernels::forward(gpu, heads, fused, &mut q.view_mut(), &mut k.view_mut())?;
     let (want_q, want_k) = reference::rope(&qkv, case);
     let what = |s: &str| format!("{s} {tokens} tokens {qh}/{kv}x{dim}{}", if normed { "" } else { " without norm" });
     let mut all = vec![measure(what("q"), &q, &want_q, grain::<T>())?, measure(what("k"), &k, &want_k, grain::<T>())?];
@@ -127,7 +129,7 @@ fn rope_case<T: Float>(gpu: &Gpu, tokens: usize, heads: Heads, normed: bool) -> 
         let mut dw_view = dw.view_mut();
         let pair = (gdq.view(), gdk.view());
         let dw = normed.then_some(&mut dw_view);
-        rope_kernels::backward(gpu, heads, pair, gqkv.view(), weights, rotation, &mut dqkv.view_mut(), dw)?;
+        rope_kernels::backward(gpu, heads, pair, fused, &mut dqkv.view_mut(), dw)?;
     }
     let (want, want_qw, want_kw) = reference::rope_backward(&dq, &dk, &qkv, case);
     all.push(measure(what("dqkv"), &dqkv, &want, grain::<T>())?);

@@ -17,7 +17,7 @@ fn holds(what: impl Into<String>, yes: bool) -> Measured {
     Measured { what: what.into(), error: f64::from(u8::from(!yes)), bound: 0.0 }
 }
 
-/// Draws once per settings from the same logits.
+/// One draw per settings from the same logits.
 fn draw(gpu: &Gpu, logits: &[f32], all: &[Settings]) -> Result<Vec<Sampled>> {
     let stride = logits.len().next_multiple_of(8);
     let mut row = logits.to_vec();
@@ -36,7 +36,7 @@ fn softmax(logits: &[f64]) -> Vec<f64> {
     logits.iter().map(|x| (x - top).exp() / total).collect()
 }
 
-/// Tokens the gates leave, by the words of `kernels/sample.cu`.
+/// Tokens left by top-k, top-p and min-p, as `kernels/sample.cu` states.
 fn allowed(p: &[f64], settings: &Settings) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
@@ -101,7 +101,7 @@ pub(super) fn sampling(gpu: &Gpu) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-/// Sampled log-probabilities against those of the training path; prompts of awkward lengths, ends by stop and by count.
+/// Sampled log-probabilities against those of the training path; prompts of awkward lengths, ended by a stop token and by count.
 pub(super) fn generation(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for dim in [64, 128] {

@@ -12,7 +12,7 @@ use crate::model::{Batch, Model};
 use crate::random::Random;
 use crate::shape::Shape;
 
-/// Memory bandwidth of an H200 by its data sheet, in GB/s.
+/// Memory bandwidth of an H200 from its data sheet, in GB/s.
 const BANDWIDTH: f64 = 4800.0;
 const PROMPT: usize = 256;
 const NEW: usize = 128;
@@ -82,7 +82,7 @@ fn batch(gpu: &Gpu, model: &Model<bf16>, rows: usize) -> Result<Value> {
     }))
 }
 
-/// Log-probabilities of new tokens by the sampler, less those of the training path: mean and largest size.
+/// Difference between log-probabilities of the sampler and of the training path: mean and maximum magnitude.
 fn difference(
     gpu: &Gpu,
     model: &Model<bf16>,

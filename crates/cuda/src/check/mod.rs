@@ -19,7 +19,7 @@ use crate::buffer::{Buffer, Element, Float};
 use crate::error::Result;
 use crate::gpu::Gpu;
 
-/// Error of one output against its reference, and the most it may be.
+/// Error of one output against its reference, and its bound.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub what: String,
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// Every check, the simple before what is built of them.
+/// Every check, simple kernels before what is built of them.
 pub const CHECKS: [Check; 25] = [
     Check { name: "matmul", body: matmul::matmul },
     Check { name: "rms_norm_bf16", body: elementwise::rms_norm::<half::bf16> },

@@ -1,4 +1,4 @@
-//! AdamW over several steps with its moments in every form, clipping, and a norm that is not a number.
+//! AdamW over several steps with moments in every form, clipping, and a norm that is NaN.
 
 use half::bf16;
 
@@ -19,7 +19,7 @@ fn factors(number: i32) -> Factors {
     AdamW { lr: 1e-2, beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.1, step: number }.factors()
 }
 
-/// The same in f64.
+/// AdamW in f64.
 struct Plain {
     p: Vec<f64>,
     m: Vec<f64>,
@@ -107,8 +107,8 @@ fn full<T: Float>(gpu: &Gpu, len: usize) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-/// 8-bit moments beside the same steps in f64: the first exactly, later ones within what eight bits lose, without a drift; and
-/// what is written to a checkpoint comes back as it was.
+/// 8-bit moments against the same steps in f64: the first step exactly, later ones within the rounding of eight bits, without
+/// drift; and moments written to a checkpoint are read back unchanged.
 pub(super) fn packed(gpu: &Gpu) -> Result<Vec<Measured>> {
     let len = 100_005;
     let mut random = Random(12);
@@ -143,7 +143,7 @@ pub(super) fn packed(gpu: &Gpu) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-/// Moments read, written into others and compared by their bytes.
+/// Round trip of moments: read, written into others and compared bit by bit.
 fn comes_back(gpu: &Gpu, moments: &Moments, len: usize) -> Result<Measured> {
     let mut again = Moments::packed(gpu, len)?;
     let [m, v] = moments.read()?;

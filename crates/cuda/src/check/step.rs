@@ -24,7 +24,7 @@ fn sequences(shape: &Shape, lengths: &[usize], random: &mut Random) -> Vec<Vec<u
     lengths.iter().map(|&len| (0..len).map(|_| random.below(shape.vocab) as u32).collect()).collect()
 }
 
-/// Most that log-probabilities, the direction of a tensor's gradient and the whole gradient may differ.
+/// Bounds on the errors of log-probabilities, of the direction of a tensor's gradient and of the whole gradient.
 fn bounds<T: Float>() -> [f64; 3] {
     if T::SUFFIX == "bf16" { [1e-2, 1e-3, 3e-2] } else { [1e-5, 1e-8, 5e-5] }
 }
@@ -110,7 +110,7 @@ fn cosine(what: String, a: &[f64], b: &[f64], bound: f64) -> Measured {
     Measured { what, error: if error.is_nan() { f64::INFINITY } else { error.abs() }, bound }
 }
 
-/// Two steps twice from the same start: weights equal bit for bit.
+/// Two steps, run twice from the same start: weights equal bit for bit.
 pub(super) fn repeats(gpu: &Gpu) -> Result<Vec<Measured>> {
     let shape = small(128);
     let run = || -> Result<Vec<bf16>> {
@@ -137,7 +137,7 @@ pub(super) fn repeats(gpu: &Gpu) -> Result<Vec<Measured>> {
     }])
 }
 
-/// A thousand steps: memory in use is the same after the tenth and the last.
+/// A thousand steps: memory in use is the same after the tenth step and the last.
 pub(super) fn growth(gpu: &Gpu) -> Result<Vec<Measured>> {
     let shape = small(64);
     let mut trainer = Trainer::<bf16>::random(gpu, shape, 64, 3)?;

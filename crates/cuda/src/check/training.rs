@@ -12,7 +12,7 @@ use crate::gpu::Gpu;
 use crate::random::Random;
 use crate::step::{Batch, Keep, Shape, Trainer};
 
-/// Steps timed, after two that are not.
+/// Number of timed steps, after two of warm-up.
 const TIMED: usize = 6;
 /// Dense bf16 rate of an H100 or H200 from its data sheet, in TFLOP/s: the reference for MFU.
 const PEAK: f64 = 989.0;
@@ -22,7 +22,7 @@ struct Case {
     shape: Shape,
     sequences: usize,
     length: usize,
-    /// Tokens whose logits exist at one time.
+    /// Number of tokens whose logits exist at a time.
     chunk: usize,
     keep: Keep,
     /// 8-bit moments.

@@ -17,15 +17,42 @@ pub(super) struct Key {
     pub strides: [usize; 3],
     pub input: &'static str,
     pub output: &'static str,
-    /// Bytes that the addresses are multiples of.
+    /// Alignment of the addresses in bytes.
     pub alignment: u32,
     pub choice: usize,
 }
 
+/// Description of a product, freed when dropped.
+struct Operation(sys::cublasLtMatmulDesc_t);
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        // SAFETY: created by cuBLASLt and destroyed once.
+        let _ = unsafe { result::destroy_matmul_desc(self.0) };
+    }
+}
+
+/// Layout of a matrix, freed when dropped.
+struct Layout(sys::cublasLtMatrixLayout_t);
+
+impl Layout {
+    fn new(kind: sys::cudaDataType, (rows, cols): (usize, usize), stride: usize) -> Result<Self> {
+        let layout = result::create_matrix_layout(kind, rows as u64, cols as u64, stride as i64);
+        layout.map(Self).map_err(CudaError::cublas("cublasLtMatrixLayoutCreate"))
+    }
+}
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        // SAFETY: created by cuBLASLt and destroyed once.
+        let _ = unsafe { result::destroy_matrix_layout(self.0) };
+    }
+}
+
 pub(super) struct Plan {
-    pub operation: sys::cublasLtMatmulDesc_t,
+    operation: Operation,
     /// Layouts of b, a and c, in cuBLASLt's column order.
-    pub layouts: [sys::cublasLtMatrixLayout_t; 3],
+    layouts: [Layout; 3],
     pub algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
@@ -39,6 +66,7 @@ impl Plan {
         use sys::cublasLtMatmulDescAttributes_t::{CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
         let operation =
             result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType::CUDA_R_32F)
+                .map(Operation)
                 .map_err(CudaError::cublas("cublasLtMatmulDescCreate"))?;
         let transposed = |yes| i32::from(yes);
         // The first operand is b: transposed for A·Bᵀ; the second is a: transposed for Aᵀ·B.
@@ -47,27 +75,32 @@ impl Plan {
             (CUBLASLT_MATMUL_DESC_TRANSB, transposed(key.product == Product::AtB)),
         ] {
             // SAFETY: the attribute is a 32-bit integer.
-            unsafe { result::set_matmul_desc_attribute(operation, attribute, (&raw const value).cast(), 4) }
+            unsafe { result::set_matmul_desc_attribute(operation.0, attribute, (&raw const value).cast(), 4) }
                 .map_err(CudaError::cublas("cublasLtMatmulDescSetAttribute"))?;
         }
         let (m, n, k) = (key.m, key.n, key.k);
         let a = if key.product == Product::AtB { (m, k) } else { (k, m) };
         let b = if key.product == Product::ABt { (k, n) } else { (n, k) };
-        let layout = |kind, (rows, cols): (usize, usize), stride: usize| {
-            result::create_matrix_layout(kind, rows as u64, cols as u64, stride as i64)
-                .map_err(CudaError::cublas("cublasLtMatrixLayoutCreate"))
-        };
         let layouts = [
-            layout(input, b, key.strides[1])?,
-            layout(input, a, key.strides[0])?,
-            layout(output, (n, m), key.strides[2])?,
+            Layout::new(input, b, key.strides[1])?,
+            Layout::new(input, a, key.strides[0])?,
+            Layout::new(output, (n, m), key.strides[2])?,
         ];
-        let algorithm = proposal(handle, operation, layouts, key)?;
+        let algorithm = proposal(handle, operation.0, layouts.each_ref().map(|layout| layout.0), key)?;
         Ok(Self { operation, layouts, algorithm })
+    }
+
+    pub(super) fn operation(&self) -> sys::cublasLtMatmulDesc_t {
+        self.operation.0
+    }
+
+    /// Layouts of b, a and c.
+    pub(super) fn layouts(&self) -> [sys::cublasLtMatrixLayout_t; 3] {
+        self.layouts.each_ref().map(|layout| layout.0)
     }
 }
 
-/// Most algorithms asked for.
+/// Maximum number of algorithms requested.
 pub(super) const PROPOSALS: usize = 10;
 
 /// Algorithm of rank `choice` among cuBLASLt's proposals.
@@ -117,15 +150,4 @@ fn proposal(
     let best = unsafe { found[choice].assume_init() };
     best.state.result().map_err(CudaError::cublas("cublasLtMatmulAlgoGetHeuristic"))?;
     Ok(best.algo)
-}
-
-impl Drop for Plan {
-    fn drop(&mut self) {
-        for layout in self.layouts {
-            // SAFETY: created in `new` and destroyed once.
-            let _ = unsafe { result::destroy_matrix_layout(layout) };
-        }
-        // SAFETY: as above.
-        let _ = unsafe { result::destroy_matmul_desc(self.operation) };
-    }
 }

@@ -1,7 +1,7 @@
-//! Choice of the algorithm of a product: a trial of cuBLASLt's proposals at first use, kept on disk.
+//! Algorithm tuning: a trial of cuBLASLt's proposals for a product at first use, whose choice is kept on disk.
 //!
-//! Kept because another algorithm may add in another order: on one machine every process has the same choices, and with
-//! them the same bits.
+//! It is kept because another algorithm may add in another order: on one machine every process makes the same choices and
+//! computes the same bits.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,11 +13,11 @@ use crate::compile::cache_folder;
 use crate::error::Result;
 use crate::gpu::Gpu;
 
-/// Elements of a weight matrix from which a trial pays.
+/// Least number of elements of a weight matrix for which a trial pays.
 const WEIGHTS: usize = 1_000_000;
-/// Share of the favourite's time another must save: less is noise.
+/// Share of the first proposal's time that another must save: less is noise.
 const SAVED: f64 = 0.02;
-/// Timed runs of each proposal, of which the fastest counts.
+/// Number of timed runs of each proposal, of which the fastest counts.
 const RUNS: usize = 4;
 
 /// Ranks by product, as on disk: a line per product, `name<tab>rank`.
@@ -51,7 +51,7 @@ fn launches(key: &Key) -> usize {
 }
 
 impl Choices {
-    /// Choices stored for a device; an unreadable line is as if it were not there.
+    /// Stored choices for a device; unreadable lines are skipped.
     pub(super) fn load(device: &str) -> Self {
         let file = cache_folder().map(|folder| {
             let plain: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -93,7 +93,7 @@ fn parse(text: &str) -> HashMap<String, usize> {
     text.lines().filter_map(line).collect()
 }
 
-/// Rank of the fastest proposal; a proposal that does not run is passed over.
+/// Rank of the fastest proposal; proposals that do not run are skipped.
 pub(super) fn fastest(gpu: &Gpu, key: &Key, mut run: impl FnMut(usize) -> Result<()>) -> Result<usize> {
     let mut times = Vec::new();
     for rank in 0..PROPOSALS {
@@ -115,7 +115,7 @@ pub(super) fn fastest(gpu: &Gpu, key: &Key, mut run: impl FnMut(usize) -> Result
     Ok(pick(&times))
 }
 
-/// The fastest, unless the first is about as fast.
+/// Index of the fastest, or 0 if the first is about as fast.
 fn pick(times: &[f64]) -> usize {
     let best = (0..times.len()).min_by(|&a, &b| times[a].total_cmp(&times[b])).unwrap_or(0);
     if times.first().is_none_or(|&first| times[best] > first * (1.0 - SAVED)) { 0 } else { best }

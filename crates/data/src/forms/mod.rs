@@ -7,6 +7,8 @@ mod tau;
 use hone_trace::{Side, Task};
 use serde_json::{Map, Value};
 
+use crate::issue::Cause;
+
 pub(crate) use fields::side_of;
 pub(crate) use tau::{Domain, domain_of};
 
@@ -35,11 +37,12 @@ pub(crate) struct Trouble {
     pub(crate) field: &'static str,
     pub(crate) reason: String,
     pub(crate) fix: String,
+    pub(crate) cause: Cause,
 }
 
 impl Trouble {
     pub(crate) fn new(field: &'static str, reason: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { field, reason: reason.into(), fix: fix.into() }
+        Self { field, reason: reason.into(), fix: fix.into(), cause: Cause::Form }
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Finding, Reason, Rules};
 use crate::hash::of_json;
+use crate::issue::Cause;
 use crate::{Issue, Row};
 
 /// Statistics of the whole set that the checks need.
@@ -85,12 +86,14 @@ fn has_date(task: &Task) -> bool {
 
 /// The finding of a row that could not be read.
 pub fn rejected_row(issue: &Issue) -> Finding {
-    let duplicate = issue.field == "key" && issue.reason.starts_with("duplicate");
     let field = if issue.field.is_empty() { String::new() } else { format!("{}: ", issue.field) };
     Finding {
         key: issue.key.clone().unwrap_or_else(|| format!("line {}", issue.line)),
         env: String::new(),
-        rejected: Some(if duplicate { Reason::Duplicate } else { Reason::WrongSchema }),
+        rejected: Some(match issue.cause {
+            Cause::Duplicate => Reason::Duplicate,
+            Cause::Form => Reason::WrongSchema,
+        }),
         detail: format!("{}:{}: {field}{}; {}", issue.file, issue.line, issue.reason, issue.fix),
         labels: Vec::new(),
         before: None,

@@ -80,6 +80,14 @@ impl Reason {
     }
 }
 
+/// Label of a kept task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Label {
+    /// Doing nothing passes, and the reference changes nothing.
+    NoOp,
+}
+
 /// Validation result of one task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
@@ -91,9 +99,9 @@ pub struct Finding {
     /// Details, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// Labels of kept tasks: `no_op`.
+    /// Labels of kept tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<String>,
+    pub labels: Vec<Label>,
     /// The success component before anything was done, and after the reference calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<f64>,
@@ -216,7 +224,7 @@ impl Work<'_> {
                 Err((Reason::NoOp, "the reference changes nothing, and doing nothing passes".into()))
             }
             Effect::Nothing => {
-                self.finding.labels.push("no_op".into());
+                self.finding.labels.push(Label::NoOp);
                 Ok(())
             }
             Effect::Changes => Err((

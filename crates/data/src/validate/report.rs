@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Finding, Reason};
+use super::{Finding, Label, Reason};
 use crate::table::{Table, count};
 
 /// Kept and rejected, by reason.
@@ -32,7 +32,7 @@ impl Tally {
             Some(reason) => *self.rejected.entry(reason).or_default() += 1,
             None => self.kept += 1,
         }
-        self.no_op += u64::from(finding.labels.iter().any(|label| label == "no_op"));
+        self.no_op += u64::from(finding.labels.contains(&Label::NoOp));
     }
 }
 

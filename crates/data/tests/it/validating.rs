@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use hone_arena::player::{Acted, Player};
 use hone_arena::rewards::spec::RubricSpec;
-use hone_data::validate::{Bench, Lint, Reason, Rules};
+use hone_data::validate::{Bench, Label, Lint, Reason, Rules, rejected_row};
 use hone_data::{Place, Row};
 use hone_trace::{
     Action, Arena, Boundary, EndState, Env, Episode, Fault, Message, Seed, Task, ToolCall, ToolSet, ToolSpec, Turn,
 };
 use serde_json::{Map, Value, json};
+
+use crate::read;
 
 /// A counter that `add` raises; the task's verifier says how it must end, and how the verifier misbehaves.
 struct Counter {
@@ -155,7 +157,7 @@ async fn planted_tasks_are_rejected_for_what_is_wrong_and_no_good_one_is() {
         assert_eq!(found.is_some(), !detail.is_empty(), "{}", task.key);
         // Tasks rejected by playing have their traces; an unsolvable task has the trace of doing nothing.
         assert_eq!(found.is_some(), shown, "{}", task.key);
-        assert_eq!(labels.contains(&"no_op".to_owned()), task.key == "no-op");
+        assert_eq!(labels.contains(&Label::NoOp), task.key == "no-op");
     }
 }
 
@@ -247,4 +249,22 @@ fn tasks_that_differ_in_what_they_are_judged_by_are_no_duplicates() {
     let lint = Lint::of(&rows);
     let found = rows.each_ref().map(|row| lint.check(&row.task, &Rules::default()).map(|found| found.0));
     assert_eq!(found, [None, None, Some(Reason::Duplicate)]);
+}
+
+#[test]
+fn rows_that_could_not_be_read_are_rejected_for_their_cause() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tasks.jsonl");
+    let lines = [
+        r#"{"key": "a", "env_key": "e", "prompt": "One."}"#,
+        r#"{"key": "a", "env_key": "e", "prompt": "One."}"#,
+        r#"{"key": "a", "env_key": "e", "prompt": "Two."}"#,
+        r#"{"key": "b", "env_key": "e", "prompt": 2}"#,
+        "[]",
+    ];
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let (rows, issues) = read(&[path.to_str().unwrap()], None);
+    let reasons: Vec<_> = issues.iter().filter_map(|issue| rejected_row(issue).rejected).collect();
+    let expected = [Reason::Duplicate, Reason::Duplicate, Reason::WrongSchema, Reason::WrongSchema];
+    assert_eq!((rows.len(), reasons.as_slice()), (1, expected.as_slice()), "{issues:?}");
 }

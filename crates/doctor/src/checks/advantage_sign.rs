@@ -8,12 +8,13 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "advantage_sign",
-    what: "Advantages do not follow the rewards: the better episode of a group is not made likelier, or is made less likely.",
+    what: "Advantages do not follow the rewards: the better episode of a group is not made more likely, or is made \
+           less likely.",
     measure: "Pairs of one task's episodes in a probed step whose totals differ, at least 20: the better one has the lower \
               advantage, or the same. Error from 80 % of them, and from 20 % where the estimator gives an episode one \
               advantage that rises with its total; not looked at under `placebo`, which permutes rewards on purpose.",
-    fix: "Look for a sign that was turned over or an order that was lost between the reward and the loss: a cost paid as a \
-          reward, a baseline subtracted the wrong way, advantages of other episodes.",
+    fix: "Look for a flipped sign or lost order between the reward and the loss: a cost paid as a reward, a baseline \
+          subtracted the wrong way, advantages of other episodes.",
     explains: &["advantage_mismatch", "reward_without_success", "success_cliff", "kl_runaway"],
     look,
 };

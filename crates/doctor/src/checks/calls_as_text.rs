@@ -13,7 +13,7 @@ pub(super) const CHECK: Check = Check {
     what: "Calls in another format pass for plain replies: the user is told what a tool should have been.",
     measure: "Replies of probed episodes that read as plain text and are a valid call of an offered tool in another \
               format. Warning from 2 % of the replies, error from 15 %.",
-    fix: "Set rollout.format to the format that is named.",
+    fix: "Set rollout.format to the named format.",
     explains: &["no_signal", "do_nothing", "nothing_trained", "truncated"],
     look,
 };

@@ -9,7 +9,8 @@ pub(super) const CHECK: Check = Check {
     what: "The policy calls tools and the calls are not run.",
     measure: "`environment/tool_calls_executed` over `environment/tool_calls_emitted`, and the calls of probed episodes. \
               Warning under 90 %, error under 50 %.",
-    fix: "Read a trace of it: a call that is read but not run is the environment's doing (unknown tool, episode over).",
+    fix: "Read one of the traces: a call that is read but not run is the environment's doing (unknown tool, episode \
+          over).",
     explains: &["no_signal", "do_nothing"],
     look,
 };

@@ -9,7 +9,7 @@ pub(super) const CHECK: Check = Check {
     what: "A calibration reward that a constant confidence would earn: the policy does not know when it is right.",
     measure: "Brier skill over the base rate on held-out tasks after training: its 95 % interval does not lie above 0, \
               while a calibration component is paid. Warning.",
-    fix: "Pay for resolution (`credit.skill_over`), and train on tasks some of which cannot be known.",
+    fix: "Pay for resolution (`credit.skill_over`), and include tasks whose answer cannot be known.",
     explains: &[],
     look,
 };

@@ -12,7 +12,8 @@ pub(super) const CHECK: Check = Check {
     what: "A reward component carries weight and no gradient: within groups it does not vary.",
     measure: "A component with at least 10 % of the weights whose mean share of the advantages' variance is under 1 %, \
               by the metrics or by the recorded rewards of probed episodes, while others have one. Warning.",
-    fix: "Drop it, or set its weight to 0 to keep recording it; a component that should tell episodes apart is broken.",
+    fix: "Drop it, or set its weight to 0 to keep monitoring it; a component that should tell episodes apart is \
+          broken.",
     explains: &[],
     look,
 };

@@ -7,7 +7,7 @@ pub(super) const CHECK: Check = Check {
     name: "decoding_filter",
     what: "The evaluation samples through a filter (top-k, top-p, min-p) or at another temperature than training.",
     measure: "Sampling parameters of the recorded evaluation traces. Warning for filters, note for a temperature.",
-    fix: "Leave eval.filters and eval.temperature out, or print both ways.",
+    fix: "Leave eval.filters and eval.temperature out, or report both.",
     explains: &[],
     look,
 };

@@ -10,7 +10,7 @@ pub(super) const CHECK: Check = Check {
     what: "Success without action: the policy is rewarded for leaving things as they are.",
     measure: "Solved held-out episodes, at least 5, in which no tool was run, while tools are offered. Warning from 30 %, \
               error from 80 %.",
-    fix: "Leave out the tasks whose solution is to do nothing, or report them apart.",
+    fix: "Leave out the tasks whose solution is to do nothing, or report them separately.",
     explains: &["scripted_shortcut"],
     look,
 };

@@ -9,7 +9,7 @@ pub(super) const CHECK: Check = Check {
     what: "The policy stops exploring before it has learned the task.",
     measure: "`policy/policy_entropy` late under a tenth of early, while training success is under 60 % and rose by less \
               than 10 points. Warning.",
-    fix: "Lower the learning rate, sample larger groups, or add a KL to the start.",
+    fix: "Lower the learning rate, sample larger groups, or add a KL penalty against the start policy.",
     explains: &["too_few_tasks"],
     look,
 };

@@ -10,7 +10,7 @@ pub(super) const CHECK: Check = Check {
     name: "held_out_changed",
     what: "The held-out tasks changed between evaluations: before and after are not comparable.",
     measure: "Tasks of the first and of the last sampled evaluation; training tasks among them. Error.",
-    fix: "Fix the held-out split by content or key, apart from how much data there is.",
+    fix: "Fix the held-out split by content or key, independently of how much data there is.",
     explains: &["too_few_tasks", "reward_without_success", "sharpening"],
     look,
 };

@@ -6,7 +6,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "kl_runaway",
-    what: "The policy runs away from its reference.",
+    what: "The policy drifts far from its reference.",
     measure: "`policy/policy_kl`, per token, where the loss has a KL. Warning where a step is over 0.2.",
     fix: "Lower the learning rate, raise the KL's coefficient, or take fewer optimizer steps per batch.",
     explains: &[],

@@ -6,7 +6,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "learning_rate",
-    what: "The learning rate is 0, or so large that it cannot be meant.",
+    what: "The learning rate is 0, or implausibly large.",
     measure: "`policy/policy_lr`: error where it is 0 at every step or over 0.1.",
     fix: "Set train.learning_rate: 1e-6 to 1e-5 for billions of parameters, 1e-4 to 1e-3 for a million.",
     explains: &["reward_without_success", "sharpening", "too_few_tasks", "gradients"],

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use hone_arena::rewards::TOTAL;
 use hone_trace::Trace;
 use hone_trace::rundir::RunDirError;
 use hone_train::ledger::names::{GENERATE_AVG_NUM_TOKENS, REWARD_SUCCESS_RATE};
@@ -42,7 +43,7 @@ fn within_groups(episodes: &[(u64, Trace)]) -> Option<f64> {
     let mut groups: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for (_, trace) in episodes {
         let length: usize = trace.sampled().map(|(_, node)| node.tokens().len()).sum();
-        if let Some(total) = trace.reward("total") {
+        if let Some(total) = trace.reward(TOTAL) {
             groups.entry(&trace.task).or_default().push((length as f64, total));
         }
     }

@@ -8,8 +8,8 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "logprob_mismatch",
-    what: "Sampler and learner disagree on the same tokens: another policy, prompt or distribution is served than \
-           trained.",
+    what: "Sampler and learner disagree on the same tokens: the policy, prompt or distribution that is served is not \
+           the trained one.",
     measure: "`policy/rollout_train_logprobs_abs_diff_mean` and `_corr`, and the same over the recorded logprobs of probed \
               episodes in the first optimizer step of their batch. Warning from a difference of 0.02 or a correlation under \
               0.99, error from 0.2 or under 0.9. Where episodes are sampled ahead (`async.staleness`), error from a \

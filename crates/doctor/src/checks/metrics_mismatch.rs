@@ -14,13 +14,13 @@ use crate::run::{Episodes, Run};
 
 pub(super) const CHECK: Check = Check {
     name: "metrics_mismatch",
-    what: "Headline numbers are not those of the episodes: metrics, evaluations or a report say more or less than the \
+    what: "Headline numbers do not match the episodes: metrics, evaluations or a report say more or less than the \
            traces earned.",
     measure: "`reward/success_rate`, `reward/avg_raw_reward` and `batch_reward/*` of up to 64 steps, the results of up to \
               8 evaluations, and the held-out success in report.json, each counted again from the recorded traces. Error \
               where one differs by more than rounding.",
-    fix: "Go by the traces: `hone report` counts evaluations again. Restore metrics.jsonl and events.jsonl as the run wrote \
-          them, or look for a metric that is computed from other episodes than are recorded.",
+    fix: "Trust the traces: `hone report` recounts the evaluations. Restore metrics.jsonl and events.jsonl as the run \
+          wrote them, or look for a metric that is computed from other episodes than the recorded ones.",
     explains: &["reward_without_success", "success_cliff", "too_few_tasks", "no_signal"],
     look,
 };

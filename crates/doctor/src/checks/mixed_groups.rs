@@ -8,7 +8,7 @@ pub(super) const CHECK: Check = Check {
     name: "mixed_groups",
     what: "Groups mix tasks: episodes are compared with those of another prompt.",
     measure: "Runs of train.group_size traces of a probed step that are not one task's. Error.",
-    fix: "Group by task and not by place; an episode that broke leaves its group, it does not move others up.",
+    fix: "Group by task, not by position; an episode that broke leaves its group without moving others up.",
     explains: &["no_signal"],
     look,
 };

@@ -9,7 +9,7 @@ pub(super) const CHECK: Check = Check {
     what: "No recovery from error answers: an episode in which a call fails is lost.",
     measure: "Held-out episodes after training with a failed call, at least 20: under 5 % of them succeed, while over 20 % \
               of the others do. Warning.",
-    fix: "Include tasks with errors along the way, and a start that has seen demonstrations of carrying on after one.",
+    fix: "Include tasks with errors along the way, and warm up on demonstrations that carry on after one.",
     explains: &[],
     look,
 };

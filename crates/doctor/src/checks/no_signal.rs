@@ -6,9 +6,9 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "no_signal",
-    what: "Groups without variance: all episodes of a task earn the same, so that there is nothing to learn from.",
+    what: "Groups without variance: all episodes of a task earn the same, so there is nothing to learn from.",
     measure: "Mean `reward/signal_ratio`. Warning under 15 %, error under 3 %.",
-    fix: "Mix in easier tasks or a component that pays for parts of the way; sample larger groups.",
+    fix: "Mix in easier tasks or a component that pays for partial progress; sample larger groups.",
     explains: &["nothing_trained", "gradients", "too_few_tasks"],
     look,
 };

@@ -8,8 +8,8 @@ pub(super) const CHECK: Check = Check {
     name: "nothing_trained",
     what: "No sampled token was trained on.",
     measure: "The sum of `tokens/trained` is 0.",
-    fix: "Go by where the tokens went: zero advantage means no signal, faulted a broken environment, unscored a \
-          scorer.",
+    fix: "Follow where the tokens went: zero advantage means no signal, faulted a broken environment, unscored a \
+          failing scorer.",
     explains: &["gradients", "sharpening", "too_few_tasks", "reward_without_success"],
     look,
 };

@@ -6,7 +6,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "padded_logprobs",
-    what: "Logprobs are missing and were filled up with 0: the learner treats every token as certain.",
+    what: "Logprobs are missing and were filled in with 0: the learner treats every token as certain.",
     measure: "Sampled replies of at least 4 tokens at a temperature over 0 whose logprobs are all exactly 0. \
               Warning from 20 % of the probed ones, error from 80 %.",
     fix: "Ask the sampler for the logprobs of the tokens it sampled; a reply without them cannot be trained on.",

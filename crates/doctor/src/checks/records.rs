@@ -8,7 +8,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "records",
-    what: "The records are damaged, or say different things.",
+    what: "The records are damaged, or contradict each other.",
     measure: "Traces of the probed steps and evaluations, read one by one; `rollouts/total`, `tokens/sampled` and \
               `tokens/trained` against the traces of the step; replies without a turn that was read from them; steps that \
               are missing or recorded twice. Error.",

@@ -9,7 +9,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "repeated_episodes",
-    what: "Episodes are trained on again: a later step has those of an earlier one instead of new ones.",
+    what: "Episodes are trained on twice: a later step repeats those of an earlier one instead of sampling new ones.",
     measure: "Episodes of the probed steps whose task, seed, sampled tokens and logprobs are those of an episode of an \
               earlier step: bits that no policy gives twice. Warning, error from 20 % of the episodes.",
     fix: "Sample anew for every step; look for a rollout cache, a buffer that is not emptied, or steps that were copied.",

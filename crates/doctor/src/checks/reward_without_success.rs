@@ -1,3 +1,4 @@
+use hone_arena::rewards::TOTAL;
 use hone_trace::rundir::RunDirError;
 use hone_train::ledger::names::BATCH_REWARD_COMPONENT;
 
@@ -7,7 +8,7 @@ use crate::run::Run;
 pub(super) const CHECK: Check = Check {
     name: "reward_without_success",
     what: "The reward rises and held-out success does not: something else is paid for, or training tasks are \
-           learned by heart.",
+           memorised.",
     measure: "The total rose by more than three standard errors and a tenth of its early value, while no held-out gain is \
               shown. Warning; error where held-out success fell.",
     fix: "Compare the components' windows in report.md: the one that rises is the one that is paid.",
@@ -16,7 +17,7 @@ pub(super) const CHECK: Check = Check {
 };
 
 fn look(run: &Run) -> Result<Looked, RunDirError> {
-    let Some(total) = run.windows(BATCH_REWARD_COMPONENT.of([&"total"])) else {
+    let Some(total) = run.windows(BATCH_REWARD_COMPONENT.of([&TOTAL])) else {
         return Looked::skipped("a recorded step");
     };
     let Some(judgement) = &run.report.held_out.judgement else {
@@ -34,7 +35,7 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
         total.first, total.last, judgement.sampled.mean
     );
     let mut finding = Finding::new(severity, says);
-    for row in run.report.components.iter().filter(|row| row.name != "total") {
+    for row in run.report.components.iter().filter(|row| row.name != TOTAL) {
         finding = finding.line(format!("`{}` {:.3} early, {:.3} late", row.name, row.first, row.last));
     }
     finding.into()

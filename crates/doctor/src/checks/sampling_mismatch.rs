@@ -9,11 +9,11 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "sampling_mismatch",
-    what: "Episodes were sampled otherwise than the run says: its numbers are those of another distribution.",
+    what: "Episodes were not sampled as the run says: its numbers are those of another distribution.",
     measure: "Temperature, top_k, top_p and min_p of the recorded episodes: of the probed steps against the recipe; of the \
               first and the last evaluations against what the evaluation reports, against 0 where it is greedy, and \
               against each other. Error.",
-    fix: "Sample with the recipe's settings, and evaluate before and after training alike.",
+    fix: "Sample with the recipe's settings, and evaluate the same way before and after training.",
     explains: &["decoding_filter", "logprob_mismatch", "sharpening", "too_few_tasks"],
     look,
 };

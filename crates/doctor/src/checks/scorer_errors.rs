@@ -8,9 +8,9 @@ use crate::run::Run;
 pub(super) const CHECK: Check = Check {
     name: "scorer_errors",
     what: "A scorer's own failure is counted as the policy's: the reward is 0 and its reason is an error.",
-    measure: "Success rewards of 0 in probed episodes and the last evaluation whose reason speaks of a timeout, a \
+    measure: "Success rewards of 0 in probed episodes and the last evaluation whose reason mentions a timeout, a \
               refused connection or an exception. Warning from 2 % of the scored episodes, error from 20 %.",
-    fix: "Let the scorer answer that it could not score (`unscored`, or an error) instead of 0.",
+    fix: "Let the scorer report that it could not score (`unscored`, or an error) instead of 0.",
     explains: &["no_signal", "reward_without_success", "too_few_tasks"],
     look,
 };

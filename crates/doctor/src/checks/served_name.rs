@@ -8,7 +8,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "served_name",
-    what: "Another policy samples than the one that is trained: the tokens carry its name.",
+    what: "The sampler serves a different policy from the one being trained: its tokens carry another name.",
     measure: "The run that the sampled tokens' versions name, against the recipe's name, over probed episodes. Error.",
     fix: "Ask the server for the policy under training: a base model under its own name never changes.",
     explains: &["policy_frozen", "logprob_mismatch", "staleness", "no_signal", "reward_without_success"],

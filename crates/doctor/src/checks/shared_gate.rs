@@ -8,9 +8,9 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "shared_gate",
-    what: "Several components fall to 0 together: they pay for one thing, that the reply could be read.",
-    measure: "At least three weighted components, in at least 20 episodes each 0 in the same ones, at least 10 % of all, \
-              and hardly ever alone (under a tenth as often). Warning.",
+    what: "Several components fall to 0 together: they all pay for the same thing, a readable reply.",
+    measure: "At least three weighted components: all 0 together in at least 20 episodes and 10 % of all, and hardly \
+              ever one without the others (at most a tenth as often). Warning.",
     fix: "Pay for the format once, and leave the other components unscored where there is nothing to score.",
     explains: &[],
     look,

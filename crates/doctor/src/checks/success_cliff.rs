@@ -9,7 +9,7 @@ pub(super) const CHECK: Check = Check {
     what: "Success collapsed and did not recover: the run destroyed what it had learned.",
     measure: "`reward/success_rate`: the mean of the last quarter under half of the best quarter, which was over 20 \
               %. Error.",
-    fix: "Go on from the best checkpoint with a lower learning rate or a KL to the start.",
+    fix: "Resume from the best checkpoint with a lower learning rate or a KL penalty against the start policy.",
     explains: &["reward_without_success", "entropy_collapse", "too_few_tasks"],
     look,
 };

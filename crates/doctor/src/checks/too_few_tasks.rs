@@ -6,7 +6,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "too_few_tasks",
-    what: "Too few held-out tasks for the difference that is seen: it may be luck.",
+    what: "Too few held-out tasks for the observed difference: it may be luck.",
     measure: "The paired 95 % interval of the sampled gain includes 0, and the gain is at least 2 points. Note, with the \
               number of tasks that would show a gain of this size.",
     fix: "Raise eval.tasks, or sample each task several times with eval.samples.",

@@ -12,7 +12,7 @@ const EPISODES: usize = 64;
 
 pub(super) const CHECK: Check = Check {
     name: "tool_results",
-    what: "Tool results do not reach the policy: the tools answered, and the tokens do not say so.",
+    what: "Tool results do not reach the policy: the tools answered, but their answers are not in the tokens.",
     measure: "Words of the tools' answers, of up to 64 probed episodes, searched for in the observation tokens, decoded by \
               the tokenizer of the run's checkpoint: an episode where fewer than half are found. Error from 20 %.",
     fix: "Render answers as messages of role \"tool\", with a template that has a branch for it.",

@@ -12,7 +12,7 @@ const LOST: f64 = 0.1;
 
 pub(super) const CHECK: Check = Check {
     name: "tools_not_read",
-    what: "The policy does not read its tools: it knows them by their place or by their names.",
+    what: "The policy does not read its tools: it knows them by position or by name.",
     measure: "Greedy success of the end on the held-out tasks with the tools listed in reverse order, and, where training \
               varies their names, with the names exchanged (descriptions and parameters stay, calls are translated): a \
               paired 95 % interval wholly more than 0.1 below the success with the tools as they are. Warning.",

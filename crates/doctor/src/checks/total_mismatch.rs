@@ -8,7 +8,7 @@ use crate::run::Run;
 
 pub(super) const CHECK: Check = Check {
     name: "total_mismatch",
-    what: "The total that is trained on is not what the components make: a verdict is recorded and never paid, or \
+    what: "The total that is trained on does not follow from the components: a verdict is recorded and never paid, or \
            paid and not recorded.",
     measure: "The rubric's total over the recorded components of probed episodes, against the recorded total. Error \
               from 1 %.",

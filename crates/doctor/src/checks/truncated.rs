@@ -11,7 +11,7 @@ pub(super) const CHECK: Check = Check {
     name: "truncated",
     what: "Episodes are cut short by a limit before they can end.",
     measure: "Truncated episodes of the probed steps. Warning from 10 %, error from 60 %.",
-    fix: "Raise the limit that is named, or shorten the prompt and the tools' output.",
+    fix: "Raise the named limit, or shorten the prompt and the tools' output.",
     explains: &["no_signal", "nothing_trained"],
     look,
 };

@@ -8,10 +8,9 @@ use crate::run::{Run, messages, text};
 pub(super) const CHECK: Check = Check {
     name: "unanswered_calls",
     what: "Calls are run and nothing comes back: the policy acts and is not told the results.",
-    measure: "Turns of probed episodes with a call that ran and no message of a tool behind it, the last turn \
-              aside. Warning from 10 %, error from 50 %. Answers without a text are an error where none of at least 8 \
-              has one.",
-    fix: "Answer every call with a message of role \"tool\", also where there is nothing to say.",
+    measure: "Turns of probed episodes, except the last, with a call that ran and no tool message after it. Warning \
+              from 10 %, error from 50 %. Error too where none of at least 8 answers has text.",
+    fix: "Answer every call with a message of role \"tool\", even where there is nothing to say.",
     explains: &["no_signal", "repeated_calls", "truncated", "no_recovery"],
     look,
 };

@@ -9,7 +9,8 @@ pub(super) const CHECK: Check<Live> = Check {
     what: "A reward component carries weight and no gradient: within groups it does not vary.",
     measure: "Components with at least 10 % of the weights whose share of the advantages' variance stayed under 1 % \
               in the last 8 steps, while others have one. Note.",
-    fix: "Drop it, or set its weight to 0 to go on watching it; a component that should tell episodes apart is broken.",
+    fix: "Drop it, or set its weight to 0 to keep monitoring it; a component that should tell episodes apart is \
+          broken.",
     explains: &[],
     look,
 };

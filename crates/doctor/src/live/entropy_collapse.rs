@@ -9,7 +9,7 @@ pub(super) const CHECK: Check<Live> = Check {
     what: "The policy stops exploring before it has learned the task.",
     measure: "`policy/policy_entropy`, the mean of the last 8 steps under a tenth of the first 8, while success is \
               under 60 % and rose by less than 10 points. Warning.",
-    fix: "Lower the learning rate, sample larger groups, or add a KL to the start.",
+    fix: "Lower the learning rate, sample larger groups, or add a KL penalty against the start policy.",
     explains: &[],
     look,
 };

@@ -8,7 +8,7 @@ pub(super) const CHECK: Check<Live> = Check {
     name: "faulted",
     what: "Episodes break outside the policy: the environment, the user simulator, the judge or the sampler fails.",
     measure: "`rollouts/faulted` over `rollouts/total` of the last 8 steps. Warning from 20 %.",
-    fix: "Look at the `faults` event of the step: it has the first one's words.",
+    fix: "Read the step's `faults` event: it has the first fault's message.",
     explains: &[],
     look,
 };

@@ -6,8 +6,9 @@ use crate::check::{Check, Finding, Looked, Severity};
 
 pub(super) const CHECK: Check<Live> = Check {
     name: "kl_runaway",
-    what: "The policy runs away from its reference.",
-    measure: "`policy/policy_kl` and `policy/kl_to_start`, per token, of the last step. Warning over 0.2 and 1.",
+    what: "The policy drifts far from its reference.",
+    measure: "`policy/policy_kl` and `policy/kl_to_start`, per token, of the last step. Warning over 0.2 and over 1, \
+              respectively.",
     fix: "Lower the learning rate, raise the KL's coefficient, or take fewer optimizer steps per batch.",
     explains: &[],
     look,

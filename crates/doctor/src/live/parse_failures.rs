@@ -6,7 +6,7 @@ use crate::check::{Check, Finding, Looked, Severity};
 
 pub(super) const CHECK: Check<Live> = Check {
     name: "parse_failures",
-    what: "Replies that could be read no longer can.",
+    what: "More and more replies cannot be read.",
     measure: "`reward/parse_failure_rate`, the mean of the last 8 steps against the first 8: up by 15 points. \
               Warning, error from 50 % of all replies.",
     fix: "Look at a trace: the policy has left the tools' format. Lower the learning rate, or pay parse_penalty.",

@@ -9,7 +9,8 @@ pub(super) const CHECK: Check<Live> = Check {
     what: "Success drops sharply: the policy is degrading.",
     measure: "`reward/success_rate`, the mean of the last 4 steps under half of the best 8 in a row, which were \
               over 20 %. Error.",
-    fix: "Stop, and resume from the best checkpoint with a lower learning rate or a KL penalty against the starting policy.",
+    fix: "Stop, and resume from the best checkpoint with a lower learning rate or a KL penalty against the start \
+          policy.",
     explains: &[],
     look,
 };

@@ -5,7 +5,7 @@ use crate::probe::{AfterDone, Probe};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "after_done",
-    what: "The environment does not hold to its own `done`.",
+    what: "The environment does not honour its own `done`.",
     measure: "One more step after an episode that ended, then a new episode. Error where none opens afterwards; note \
         where the ended one continues.",
     fix: "Answer a step after `done` with an error, or with `done` again.",

@@ -10,7 +10,7 @@ const CALLS: usize = 3;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "answer_roles",
-    what: "Tool results come in a wrong role: the policy reads them as the user's words, or as its own.",
+    what: "Tool results arrive in the wrong role: the policy reads them as the user's words, or as its own.",
     measure: "Messages that answer the scripts' calls. Error where one has the role \"assistant\" or \"system\", or where no \
               call of at least 3 is answered by a message of role \"tool\".",
     fix: "Answer every call with a message {\"role\": \"tool\", \"name\": …, \"content\": …}.",

@@ -6,7 +6,8 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "call_format",
-    what: "Calls are read in another format than the model writes, or do not read back as they were written.",
+    what: "Calls are parsed in a different format from the one the model writes, or do not read back as they were \
+           written.",
     measure: "A call rendered by the chat template itself, and calls of the offered tools (references and valid \
               random ones) written in the format of the run and parsed again. Error.",
     fix: "Set rollout.format to the format that the template writes, or leave it out.",

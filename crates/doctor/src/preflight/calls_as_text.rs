@@ -11,7 +11,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "Calls in another format pass for plain replies: the user is told what a tool should have been.",
     measure: "Replies that read as plain text and are a valid call of an offered tool in another format. Warning \
               from 2 % of all replies, error from 15 %.",
-    fix: "Set rollout.format to the format that is named.",
+    fix: "Set rollout.format to the named format.",
     explains: &["no_calls", "no_signal", "never_done", "parse_failures", "identical_rollouts"],
     look,
 };

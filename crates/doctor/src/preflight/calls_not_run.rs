@@ -8,7 +8,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     name: "calls_not_run",
     what: "The start policy calls tools and the calls are not run, or all are answered with an error.",
     measure: "Calls read and calls run (error under half), and calls answered with an error (warning from 80 %).",
-    fix: "Read a trace of it: `hone check --traces DIR` keeps them.",
+    fix: "Read one of the traces: `hone check --traces DIR` keeps them.",
     explains: &["no_signal"],
     look,
 };

@@ -1,3 +1,4 @@
+use hone_arena::rewards::TOTAL;
 use hone_trace::rundir::RunDirError;
 
 use crate::check::{Check, Finding, Looked, Severity};
@@ -8,7 +9,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "A reward component with weight is the same in every episode: it carries no gradient.",
     measure: "Components with a weight that have one value in all of at least 32 scored episodes of the start \
               policy, while the total varies. Note; warning where it is eval.success and nothing succeeds.",
-    fix: "Drop it, or set its weight to 0 to go on watching it; one that should tell episodes apart is broken.",
+    fix: "Drop it, or set its weight to 0 to keep monitoring it; one that should tell episodes apart is broken.",
     explains: &[],
     look,
 };
@@ -17,7 +18,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let Some(played) = probe.played.known() else { return probe.played.skipped("episodes of the start policy") };
     let values = |name: &str| -> Vec<f64> { played.episodes().filter_map(|(_, trace)| trace.reward(name)).collect() };
     let one_value = |values: &[f64]| values.iter().all(|value| (value - values[0]).abs() < 1e-12);
-    let totals = values("total");
+    let totals = values(TOTAL);
     if totals.len() < 32 || one_value(&totals) {
         return Looked::skipped("32 scored episodes that do not all earn the same");
     }

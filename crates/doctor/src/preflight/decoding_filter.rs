@@ -5,11 +5,11 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "decoding_filter",
-    what: "The evaluation samples through a filter or at another temperature than training, so that its numbers are \
-           not the trained policy's.",
+    what: "The evaluation samples through a filter or at another temperature than training, so its numbers are not the \
+           trained policy's.",
     measure: "eval.filters with a filter in [sampling] (warning), and eval.temperature against sampling.temperature \
               (note).",
-    fix: "Leave eval.filters and eval.temperature out, or print both ways.",
+    fix: "Leave eval.filters and eval.temperature out, or report both.",
     explains: &[],
     look,
 };

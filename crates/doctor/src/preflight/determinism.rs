@@ -6,7 +6,7 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "determinism",
-    what: "The same task, seed and actions give other answers: episodes of a group do not start alike, and nothing \
+    what: "The same task, seed and actions give different answers: episodes of a group do not start alike, and nothing \
            can be replayed.",
     measure: "References (or random calls) and doing nothing, on up to 12 tasks, each played twice. Error where prompts, tools or rewards differ, warning where answers do.",
     fix: "Draw everything random from the seed that `open` gives, take the time from the task's CURRENT_DATE, and keep nothing \

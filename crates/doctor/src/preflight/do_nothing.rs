@@ -1,3 +1,4 @@
+use hone_arena::rewards::TOTAL;
 use hone_trace::rundir::RunDirError;
 
 use crate::check::{Check, Finding, Looked, Severity};
@@ -9,7 +10,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "Tasks that are solved by doing nothing: a policy is paid for leaving things as they are.",
     measure: "Episodes of up to 12 tasks that only say \"Done.\". Warning from 20 % solved, error from 60 %; error \
               too where doing nothing earns as much as the reference does.",
-    fix: "Leave out tasks whose solution is to do nothing, or let the verifier ask for more than the unchanged state.",
+    fix: "Leave out tasks whose solution is to do nothing, or let the verifier require more than an unchanged state.",
     explains: &["no_op_tasks", "no_signal"],
     look,
 };
@@ -23,7 +24,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
         return Looked::skipped("a scored episode that does nothing");
     }
     let solved: Vec<_> = scored.iter().filter(|(_, value)| *value == 1.0).collect();
-    let total = |script: &Transcript| script.reward("total");
+    let total = |script: &Transcript| script.reward(TOTAL);
     let mean = |scripts: &[Transcript]| {
         let values: Vec<f64> = scripts.iter().filter_map(total).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)

@@ -6,8 +6,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "environment_opens",
     what: "An environment does not open an episode.",
-    measure: "One task of every environment, opened as play opens it, with its deadline and its attempts. Error, in \
-              the environment's words.",
+    measure: "One task of every environment, opened as a rollout opens it, with the same deadline and retries. Error, \
+              in the environment's words.",
     fix: "Run the environment by itself with `hone env show` and fix what it reports.",
     explains: &["opens", "tool_schemas", "context"],
     look,

@@ -8,10 +8,11 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "failed_answers",
-    what: "The tools answer the tasks' own solutions with errors.",
+    what: "Tools answer the reference calls with errors.",
     measure: "Calls of the references that are answered with an error: counted as failed by the environment, or by their \
               text (it begins with \"error\", or is an object with `error`). Warning from 40 %, error from 75 %.",
-    fix: "Play it by hand with `hone env play`: what the tools need (a database, a service, a file) is missing.",
+    fix: "Play an episode by hand with `hone env play`: something the tools need (a database, a service, a file) is \
+          missing.",
     explains: &["calls_not_run", "constant_component", "no_signal"],
     look,
 };

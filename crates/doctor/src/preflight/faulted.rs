@@ -9,7 +9,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     name: "faulted",
     what: "Episodes break outside the policy: the environment, the user simulator, the judge or the sampler fails.",
     measure: "Episodes of the start policy that end in a fault. Warning from 2 %, error from 30 %.",
-    fix: "Put right what the first one says; a faulted episode leaves its group and teaches nothing.",
+    fix: "Fix the first reported fault; a faulted episode leaves its group and teaches nothing.",
     explains: &["unscored", "no_signal", "logprob_mismatch", "truncated", "calls_not_run", "script_faults", "latency"],
     look,
 };

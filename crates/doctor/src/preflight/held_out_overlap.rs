@@ -6,8 +6,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "held_out_overlap",
     what: "Held-out tasks occur in training, so their success does not show generalisation.",
-    measure: "Held-out tasks that are a training task in everything but their key and their origin. Warning from 1 \
-              %, error from 20 %.",
+    measure: "Held-out tasks that equal a training task in everything but key and origin. Warning from 1 %, error from \
+              20 %.",
     fix: "Split by content: by customer, product or template, not by number.",
     explains: &[],
     look,

@@ -6,11 +6,11 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "host_date",
-    what: "The prompt carries the date of this machine: tomorrow's prompt is another one, and the task's own dates \
-           do not fit it.",
-    measure: "The prompt rendered on another day, and today's date searched for in the environment's texts, where \
-              the task states no CURRENT_DATE of today. Warning.",
-    fix: "Give every task a CURRENT_DATE variable: environments and templates go by it.",
+    what: "The prompt contains this machine's date: tomorrow's prompt will differ, and the task's own dates do not \
+           match it.",
+    measure: "The prompt rendered as on another day, and the environment's texts searched for today's date, where the \
+              task does not state today as its CURRENT_DATE. Warning.",
+    fix: "Give every task a CURRENT_DATE variable: environments and templates use it.",
     explains: &[],
     look,
 };
@@ -40,24 +40,10 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
 
 /// A date as people write it.
 fn forms(date: &str) -> Vec<String> {
-    const MONTHS: [&str; 12] = [
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ];
     let mut parts = date.split('-');
     let (year, month, day) = (parts.next(), parts.next(), parts.next());
     let (Some(year), Some(month), Some(day)) = (year, month, day) else { return Vec::new() };
-    let Some(name) = month.parse::<usize>().ok().and_then(|month| MONTHS.get(month.checked_sub(1)?)) else {
+    let Some(name) = month.parse().ok().and_then(Clock::month_name) else {
         return Vec::new();
     };
     let short = &name[..3];

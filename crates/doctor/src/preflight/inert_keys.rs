@@ -6,10 +6,10 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "inert_keys",
-    what: "Keys of the recipe do nothing in this recipe.",
-    measure: "Keys that were written down, against what the run will do: a clip or a mask where the ratio is 1 by \
+    what: "Some keys of the recipe have no effect.",
+    measure: "Keys that the recipe sets, against what the run will do: a clip or a mask where the ratio is 1 by \
               construction, a KL of coefficient 0, a reference nothing compares with, and the like. Warning.",
-    fix: "Leave the key out, or change what keeps it from acting.",
+    fix: "Leave the key out, or change the setting that disables it.",
     explains: &[],
     look,
 };

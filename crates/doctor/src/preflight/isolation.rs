@@ -6,8 +6,9 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "isolation",
-    what: "Episodes that are played at the same time see each other.",
-    measure: "Four scripts, opened together and played one after the other, against the same alone. Error.",
+    what: "Episodes played at the same time affect each other.",
+    measure: "Four scripts, opened together and played one after the other, against the same scripts played alone. \
+              Error.",
     fix: "Keep the state of every episode apart, under its own id; share nothing that is written to.",
     explains: &["faulted", "reference_fails"],
     look,

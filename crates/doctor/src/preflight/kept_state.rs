@@ -5,10 +5,9 @@ use crate::probe::{Probe, Transcript};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "kept_state",
-    what: "The environment keeps what an earlier episode did: a fresh episode does not start from the task's own \
-           state.",
-    measure: "A task that doing nothing does not solve, solved by its reference, and then again by doing nothing; a \
-              reference that earned success and, once the start policy has played, does not. Error.",
+    what: "State leaks between episodes: a fresh episode does not start from the task's own state.",
+    measure: "A task that doing nothing solves only after its reference has solved it; a reference that earned success \
+              and, once the start policy has played, no longer does. Error.",
     fix: "Build the state anew from the task and the seed at every `open`; share nothing that is written to.",
     explains: &["determinism", "isolation", "do_nothing", "reference_fails", "constant_component", "no_signal"],
     look,

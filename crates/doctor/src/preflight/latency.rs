@@ -8,9 +8,9 @@ use crate::probe::{Played, Probe, Transcript};
 pub(super) const CHECK: Check<Probe> = Check {
     name: "latency",
     what: "The environment is slow.",
-    measure: "Seconds to open an episode and to answer a step, of the scripts. Warning where one takes over a third \
-              of its deadline, the shorter of the rollout's and the environment's own (env.deadline_s); note where an \
-              episode waits longer for the environment than for the sampler.",
+    measure: "Seconds that the scripts wait for an episode to open and for a step to be answered. Warning where one \
+              takes over a third of its deadline, the shorter of the rollout's and the environment's own \
+              (env.deadline_s); note where an episode waits longer for the environment than for the sampler.",
     fix: "Raise env.workers or rollout.concurrency, or make the environment cheaper to open.",
     explains: &[],
     look,

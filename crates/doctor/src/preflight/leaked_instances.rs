@@ -6,13 +6,13 @@ use crate::probe::{Closed, Probe};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "leaked_instances",
-    what: "Closed episodes are not given up: the environment keeps their sessions, processes, files or state.",
+    what: "Closed episodes are not released: the environment keeps their sessions, processes, files or state.",
     measure: "Scripted episodes, opened and closed one after the other. Child processes, open files and threads of the \
-        environment's processes that grow by 0.25 an episode in both halves of at least 8, and memory by 2 MiB; \
-        instances and sessions that a server counts beside the open ones; a closed episode that answers a step while \
-        one that was never opened does not. Warning, error where a limit is reached within the run.",
-    fix: "Free everything of an episode at `close`: its state, its files, the processes it started (killed and waited \
-          for).",
+              environment's processes that grow by 0.25 an episode in both halves of at least 8, and memory by 2 MiB; \
+              instances and sessions that a server counts beyond the open ones; a closed episode that answers a step \
+              while one that was never opened does not. Warning; error where a limit is reached within the run.",
+    fix: "Free everything an episode holds at `close`: its state, its files, the processes it started (killed and \
+          waited for).",
     explains: &["script_faults", "faulted", "unscored", "latency", "never_done"],
     look,
 };

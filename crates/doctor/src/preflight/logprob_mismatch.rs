@@ -5,8 +5,8 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "logprob_mismatch",
-    what: "Sampler and learner disagree on the same tokens: another policy, prompt or distribution is served than \
-           trained.",
+    what: "Sampler and learner disagree on the same tokens: the policy, prompt or distribution that is served is not \
+           the trained one.",
     measure: "The learner's logprobs of tokens that the start policy sampled. Warning from a mean difference of \
               0.02 or a correlation under 0.99, error from 0.2 or under 0.9.",
     fix: "Compare the served weights, the prompt's tools and the temperature with the trained ones; turn penalties \

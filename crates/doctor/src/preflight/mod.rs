@@ -3,9 +3,9 @@
 use hone_trace::entries;
 use hone_trace::rundir::RunDirError;
 
-use crate::check::Check;
+use crate::check::{Check, Finding, Looked, Severity};
 use crate::diagnosis::{Diagnosis, Skipped, diagnose};
-use crate::probe::Probe;
+use crate::probe::{Probe, RefusalKind};
 
 entries! {
     /// Preflight checks, causes before consequences.
@@ -77,4 +77,21 @@ pub fn preflight(probe: &Probe) -> Result<Diagnosis, RunDirError> {
         .skipped
         .extend(left.map(|check| Skipped { check: check.name, needs: "a recipe that can be read".into() }));
     Ok(diagnosis.waive(&probe.recipe.doctor.waive))
+}
+
+/// The measurement of checks that look at a template beyond the first prompt.
+const FOLLOWED: &str = "The first prompt of one task per environment, rendered with its tools, and rendered again once a reply \
+                        and a tool's answer follow. Error.";
+
+/// The first prompt that the chat template refuses in one way: an error, which `says` states of its task.
+fn refused(probe: &Probe, kind: RefusalKind, says: fn(&str) -> String) -> Result<Looked, RunDirError> {
+    let Some(world) = probe.world.known() else { return probe.world.skipped("an environment that opens") };
+    let mut refusals = world.openings.iter().filter_map(|opening| Some((opening, opening.refusal.as_ref()?)));
+    if let Some((opening, refusal)) = refusals.find(|(_, refusal)| refusal.kind == kind) {
+        return Finding::new(Severity::Error, says(&opening.task)).line(refusal.words.clone()).into();
+    }
+    if world.openings.iter().all(|opening| opening.rendered.known().is_none() && opening.refusal.is_none()) {
+        return Looked::skipped("a rendered prompt");
+    }
+    Ok(Looked::Healthy)
 }

@@ -5,7 +5,7 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "never_done",
-    what: "No episode ends: the environment never says that it is done, whatever is done.",
+    what: "No episode ends: the environment never answers `done`, whatever the agent does.",
     measure: "Scripts (references, random calls and a last word, nothing at all): none of at least three is \
               answered with `done`. Error.",
     fix: "Answer the step that ends the task, or the agent's last word, with \"done\": true.",

@@ -8,7 +8,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     name: "no_op_tasks",
     what: "Tasks whose reference does nothing: their reward teaches not to act.",
     measure: "Training tasks with an empty `reference` and nothing under `says`. Warning from 5 %, error from 50 %.",
-    fix: "Leave them out of training, and report them apart in evaluation.",
+    fix: "Leave them out of training, and report them separately in evaluation.",
     explains: &["no_signal"],
     look,
 };

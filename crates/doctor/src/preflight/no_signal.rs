@@ -1,3 +1,4 @@
+use hone_arena::rewards::TOTAL;
 use hone_trace::Trace;
 use hone_trace::rundir::RunDirError;
 
@@ -7,12 +8,12 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "no_signal",
-    what: "Groups without variance: all episodes of a task earn the same, so that there is nothing to learn from.",
+    what: "Groups without variance: all episodes of a task earn the same, so there is nothing to learn from.",
     measure: "Groups of the start policy whose totals differ. At a rate p the first group with signal is expected \
               after 1 / (p x train.groups) steps; where none of n groups has any, p is under 3 / n with 95 % \
               confidence. Warning under 15 %; error where the first is not expected within a tenth of the run, or \
               every episode solves its task.",
-    fix: "Mix in easier tasks, pay for parts of the way (a shaped component), sample larger groups, or warm up with \
+    fix: "Mix in easier tasks, pay for partial progress (a shaped component), sample larger groups, or warm up with \
           `hone sft`.",
     explains: &[],
     look,
@@ -20,7 +21,7 @@ pub(super) const CHECK: Check<Probe> = Check {
 
 fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let Some(played) = probe.played.known() else { return probe.played.skipped("episodes of the start policy") };
-    let total = |trace: &Trace| trace.reward("total");
+    let total = |trace: &Trace| trace.reward(TOTAL);
     let scored: Vec<Vec<f64>> = played.groups.iter().map(|group| group.iter().filter_map(total).collect()).collect();
     let scored: Vec<Vec<f64>> = scored.into_iter().filter(|values: &Vec<f64>| values.len() > 1).collect();
     if scored.is_empty() {

@@ -6,7 +6,7 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "opens",
     what: "The recipe cannot be opened: an engine, a model, an environment or a reward refuses it.",
-    measure: "Everything the recipe names is opened as a run does. Error, with the original message.",
+    measure: "Everything the recipe names is opened as a run opens it. Error, with the original message.",
     fix: "Do what the message says.",
     explains: &["budget"],
     look,

@@ -7,7 +7,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     name: "placeholders",
     what: "Variables are missing: the prompt contains a placeholder instead of a value.",
     measure: "`{{NAME}}`, `${NAME}` and `{NAME}` with a name in capitals, in the texts an episode opens with. Warning.",
-    fix: "Give the tasks the variable under `variables`, or take the placeholder out of the system prompt.",
+    fix: "Give the tasks the variable under `variables`, or remove the placeholder from the system prompt.",
     explains: &[],
     look,
 };

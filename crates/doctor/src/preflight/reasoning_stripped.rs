@@ -6,9 +6,9 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "reasoning_stripped",
-    what: "The chat template takes the reasoning out of earlier replies: served that way, the policy reads other \
-           turns than it was trained on.",
-    measure: "A reply with reasoning, rendered alone and followed by a user's message. Warning.",
+    what: "The chat template strips reasoning from earlier replies, so the served policy sees different prompts than \
+           in training.",
+    measure: "A reply with reasoning, rendered alone and followed by a user message. Warning.",
     fix: "Serve the policy by appending tokens, as training does, or change the template so that reasoning stays.",
     explains: &[],
     look,

@@ -9,7 +9,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "Broken tasks: their own reference does not earn success.",
     measure: "The references of up to 12 tasks, replayed action by action and scored by the rubric. Error from half \
               of them, warning below.",
-    fix: "Correct or leave out the tasks that are named; where all fail, the verifier or eval.success is wrong.",
+    fix: "Correct or leave out the named tasks; where all fail, the verifier or eval.success is wrong.",
     explains: &["no_signal", "do_nothing", "constant_component"],
     look,
 };

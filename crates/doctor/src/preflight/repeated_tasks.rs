@@ -7,8 +7,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "repeated_tasks",
     what: "Training tasks repeat each other, so that some count several times.",
-    measure: "Training tasks whose content another one has. Warning from 10 %.",
-    fix: "Leave the repetitions out, or raise env.tasks only as far as there are different ones.",
+    measure: "Training tasks with the same content as another one. Warning from 10 %.",
+    fix: "Leave the repetitions out, or raise env.tasks no further than there are distinct tasks.",
     explains: &[],
     look,
 };

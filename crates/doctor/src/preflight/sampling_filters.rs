@@ -5,7 +5,7 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "sampling_filters",
-    what: "Training samples through a filter, so that it trains another distribution than it samples from.",
+    what: "Training samples through a filter, so it trains a different distribution from the one it samples.",
     measure: "sampling.top_k, top_p and min_p. Warning; error where they leave one token, note where they cut off \
               less than a thousandth.",
     fix: "Leave sampling.top_k, top_p and min_p out of training; a filter at evaluation is `eval.filters`.",

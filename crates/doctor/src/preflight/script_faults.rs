@@ -6,9 +6,10 @@ use crate::probe::{Probe, Transcript};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "script_faults",
-    what: "The environment breaks under actions that it should answer.",
+    what: "The environment breaks on actions that it should answer.",
     measure: "Scripts without a model: references, valid random calls, and doing nothing. Error from half of them or \
-              of those that act, and where no episode opens afterwards; warning below. At the start of a run: one solution, and where that breaks those of three other tasks; error if all break.",
+              of those that act, and where no episode opens afterwards; warning below. At the start of a run: one \
+              solution and, where that breaks, those of three other tasks; error if all break.",
     fix: "Play it by hand with `hone env play` and fix what it reports.",
     explains: &["reference_fails", "determinism", "isolation", "latency", "faulted", "unscored", "never_done"],
     look,
@@ -30,7 +31,7 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let last =
         script.turns.last().map_or_else(|| "at its first action".into(), |(action, _)| format!("after {action}"));
     let finding = Finding::new(severity, format!("{} scripted episodes break", share(broken.len(), all.len())));
-    let late = words.contains("no answer within") && scripts.gone.is_none();
+    let late = script.late && scripts.gone.is_none();
     let finding = if late { finding.fix("Answer in time, or raise the deadline: env.deadline_s.") } else { finding };
     finding
         .line(format!("task {}, {last}: {words}", script.task))

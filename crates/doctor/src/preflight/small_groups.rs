@@ -5,7 +5,7 @@ use crate::probe::Probe;
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "small_groups",
-    what: "Groups are so small that siblings say little of each other.",
+    what: "Groups are so small that siblings say little about each other.",
     measure: "train.group_size. Note under 4: of two episodes, half of all groups at a success of one half have no \
               variance.",
     fix: "Sample 8 episodes a task where time allows.",

@@ -5,10 +5,10 @@ use crate::probe::{Opening, Probe};
 
 pub(super) const CHECK: Check<Probe> = Check {
     name: "tool_schemas",
-    what: "The tools on offer cannot be used: there are none, their schemas are no JSON Schema or refuse the tasks' own \
-           solutions, or two have one name.",
-    measure: "What an opened episode offers, and the calls of its reference against it. Error. A prompt without a message \
-              of the user is a note.",
+    what: "The tools on offer cannot be used: there are none, a schema is not valid JSON Schema or rejects the tasks' \
+           own solutions, or two tools share a name.",
+    measure: "The tools of an opened episode, and its reference's calls against their schemas. Error. A prompt without \
+              a user message is a note.",
     fix: "Answer `open` with at least one tool whose `parameters` are a JSON Schema of an object.",
     explains: &[
         "opens",

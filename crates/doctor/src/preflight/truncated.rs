@@ -13,7 +13,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     name: "truncated",
     what: "Episodes of the start policy are cut short by a limit before they can end.",
     measure: "Truncated episodes, by limit. Warning from 25 %, error from 90 %.",
-    fix: "Raise the limit that is named, or shorten the prompt and the tools' output.",
+    fix: "Raise the named limit, or shorten the prompt and the tools' output.",
     explains: &["no_signal", "unscored", "no_calls", "identical_rollouts", "constant_component"],
     look,
 };
@@ -21,7 +21,7 @@ pub(super) const CHECK: Check<Probe> = Check {
 const CRASHES: &str =
     "Correct the environment: answer a call that cannot be served with an error message, and raise nothing.";
 
-/// Words of the first crash.
+/// Message of the first crash.
 fn crash<'a>(mut traces: impl Iterator<Item = &'a Trace>) -> Option<String> {
     traces.find_map(|trace| Some(trace.facts.get(CRASH)?.as_str()?.to_owned()))
 }

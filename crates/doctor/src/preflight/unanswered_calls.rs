@@ -8,8 +8,8 @@ use crate::probe::Probe;
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unanswered_calls",
     what: "Calls are run and nothing comes back: the policy is not told the result of its actions.",
-    measure: "Calls of the scripts that get no message in answer while the episode continues: warning, error from \
-        half of them. Answers without text are an error where no call of at least 8 has one with text.",
+    measure: "Scripted calls that get no answer while the episode continues: warning, error from half of them. Error \
+              too where none of at least 8 calls is answered with text.",
     fix: "Answer every call with a message of role \"tool\" with the result, even if it is only \"done\".",
     explains: &[
         "no_signal",

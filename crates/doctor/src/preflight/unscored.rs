@@ -7,9 +7,9 @@ use crate::probe::{Played, Probe, Scripts, Transcript, World};
 pub(super) const CHECK: Check<Probe> = Check {
     name: "unscored",
     what: "Episodes stay unscored: a judge or verifier is down, or the environment omits what the reward needs.",
-    measure: "Episodes of the start policy, and replays of references (without any, finished episodes of random calls), \
-              without a value of the success component; of solutions also those in which it took its `otherwise`. Warning from 2 %, \
-              error from 20 %.",
+    measure: "Episodes of the start policy, and replays of references (without any, finished episodes of random \
+              calls), without a value of the success component; for solutions, also those where it fell back to its \
+              `otherwise`. Warning from 2 %, error from 20 %.",
     fix: "Bring the scorer up, or let the environment state what the component asks for under `facts`; the reason \
           is in the reward.",
     explains: &["no_signal", "reference_fails", "do_nothing"],

@@ -8,7 +8,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "Tokenizer and weights do not belong together, or the tokenizer loses text.",
     measure: "Largest id of the tokenizer against the ids the weights know (error); the tokenizer of \
               policy.reference (error); lines of the prompt encoded and decoded again (warning).",
-    fix: "Take tokenizer and weights from one model.",
+    fix: "Take tokenizer and weights from the same model.",
     explains: &["logprob_mismatch", "parse_failures", "no_signal"],
     look,
 };

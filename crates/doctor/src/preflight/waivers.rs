@@ -7,7 +7,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     name: "waivers",
     what: "A waiver excuses nothing: it names no check, or gives no reason.",
     measure: "The keys of `[doctor] waive`. Error.",
-    fix: "Write the name as `hone check` and docs/doctor.md do, and the reason behind it.",
+    fix: "Write the name as `hone check` and docs/doctor.md do, with the reason as its value.",
     explains: &[],
     look,
 };

@@ -6,8 +6,8 @@ use hone_arena::baseline::Baseline;
 use hone_arena::rewards::{OTHERWISE, Rubric};
 use hone_arena::solution::{DONE, Move};
 use hone_trace::{
-    Action, Arena, Digest, Env, Fault, Limit, Message, Node, Outcome, PolicyVersion, Sampled, SamplingParams, Seed,
-    Task, ToolSet, TraceBuilder, TraceHead, TurnRecord,
+    Action, Arena, Boundary, Digest, Env, Fault, FaultKind, Limit, Message, Node, Outcome, PolicyVersion, Sampled,
+    SamplingParams, Seed, Task, ToolSet, TraceBuilder, TraceHead, TurnRecord,
 };
 
 /// Mark of an answer that ends the episode.
@@ -32,6 +32,8 @@ pub struct Transcript {
     pub stood_in: Vec<(String, String)>,
     /// Message of the fault.
     pub fault: Option<String>,
+    /// True if the fault is an answer that did not come in time.
+    pub late: bool,
     pub open_seconds: f64,
     pub slowest_seconds: f64,
     /// Calls that were answered with an error.
@@ -43,6 +45,11 @@ pub struct Transcript {
 impl Transcript {
     pub fn reward(&self, component: &str) -> Option<f64> {
         self.rewards.iter().find(|(name, _)| name == component).map(|(_, value)| *value)
+    }
+
+    /// An episode that did not open.
+    pub(super) fn unopened_by(task: &Task, Broken { text, late }: Broken) -> Self {
+        Self { task: task.key.clone(), fault: Some(text), late, ..Self::default() }
     }
 
     /// True when the episode did not even open.
@@ -99,6 +106,18 @@ impl Baseline for Reference {
     }
 }
 
+/// Fault of an episode.
+pub(super) struct Broken {
+    pub(super) text: String,
+    late: bool,
+}
+
+impl From<Fault> for Broken {
+    fn from(fault: Fault) -> Self {
+        Self { text: fault.to_string(), late: fault.kind.is_late() }
+    }
+}
+
 /// An episode under way.
 pub(super) struct Session {
     pub(super) env: Box<dyn Env>,
@@ -113,10 +132,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) async fn open(arena: &dyn Arena, task: &Task, seed: u64, deadline: Duration) -> Result<Self, String> {
+    pub(super) async fn open(arena: &dyn Arena, task: &Task, seed: u64, deadline: Duration) -> Result<Self, Broken> {
         let clock = Instant::now();
         let opened = tokio::time::timeout(deadline, arena.open(task, seed)).await;
-        let episode = opened.map_err(|_| late(deadline, arena.trouble()))?.map_err(|fault| fault.to_string())?;
+        let episode = opened.map_err(|_| Broken { text: late(deadline, arena.trouble()), late: true })??;
         let mut said = vec![Message::system(episode.system)];
         said.extend(episode.first);
         let opened = serde_json::to_string(&said).unwrap_or_default() + &episode.tools.digest().to_string();
@@ -162,12 +181,16 @@ impl Session {
         let clock = Instant::now();
         let answer = match tokio::time::timeout(self.deadline, self.env.step(action.clone())).await {
             Ok(answer) => answer,
-            Err(_) => Err(Fault::new(hone_trace::Boundary::Environment, late(self.deadline, None))),
+            Err(_) => {
+                let what = late(self.deadline, None);
+                Err(Fault::new(Boundary::Environment, what).of_kind(FaultKind::ServerLate))
+            }
         };
         self.transcript.slowest_seconds = self.transcript.slowest_seconds.max(clock.elapsed().as_secs_f64());
         let answer = match answer {
             Ok(answer) => answer,
             Err(fault) => {
+                self.transcript.late = fault.kind.is_late();
                 self.transcript.fault = Some(fault.to_string());
                 return false;
             }
@@ -243,7 +266,7 @@ pub(super) async fn play(
             }
             session.finish(rubric).await.0
         }
-        Err(fault) => Transcript { task: task.key.clone(), fault: Some(fault), ..Transcript::default() },
+        Err(broken) => Transcript::unopened_by(task, broken),
     }
 }
 

@@ -223,7 +223,7 @@ async fn first_episode(setup: &Setup, recipe: &Recipe, task: &Task, clock: Insta
     };
     let mut session = match Session::open(&*setup.arena, task, seed, deadline(recipe)).await {
         Ok(session) => session,
-        Err(fault) => return Transcript { task: task.key.clone(), fault: Some(fault), ..Transcript::default() },
+        Err(broken) => return Transcript::unopened_by(task, broken),
     };
     for _ in 0..recipe.rollout.max_turns.max(1) {
         if !session.advance(&*script).await || clock.elapsed() > TRYING {
@@ -253,7 +253,7 @@ async fn after_done(
     let goes_on = matches!(&more, Ok(Ok(turn)) if !turn.done);
     drop(env);
     Some(match Session::open(&*setup.arena, task, limits.seed, limits.deadline).await {
-        Err(fault) => AfterDone::Breaks(fault),
+        Err(broken) => AfterDone::Breaks(broken.text),
         Ok(_) if goes_on => AfterDone::GoesOn,
         Ok(_) => AfterDone::Holds,
     })

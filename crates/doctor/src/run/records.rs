@@ -28,7 +28,7 @@ impl Run {
         steps.collect()
     }
 
-    /// The report that lies in the run's directory, as far as it can be read.
+    /// Recorded report, as far as it is readable.
     pub(crate) fn saved_report(&self) -> Option<RunReport> {
         serde_json::from_slice(&std::fs::read(self.directory.join("report.json")).ok()?).ok()
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod edited_twins;
+mod evaluation_twins;
 mod leaks;
 mod live;
 mod page;

@@ -1,19 +1,11 @@
 use std::collections::HashSet;
-use std::path::Path;
 
 use hone_doctor::{CHECKS, Check, LIVE, PREFLIGHT, page};
 
 /// Written with `HONE_BLESS=1`.
 #[test]
 fn the_page_is_what_the_checks_say() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doctor.md");
-    if std::env::var_os("HONE_BLESS").is_some() {
-        std::fs::write(&path, page()).unwrap();
-    }
-    assert!(
-        std::fs::read_to_string(&path).unwrap() == page(),
-        "docs/doctor.md is old: HONE_BLESS=1 cargo test -p hone-doctor"
-    );
+    hone_testdata::page_is("doctor.md", &page(), "cargo test -p hone-doctor");
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub struct Config {
     pub mlp: usize,
     pub layers: usize,
     pub heads: Heads,
-    /// The longest sequence.
+    /// Maximum sequence length.
     pub context: usize,
     pub norm_eps: f32,
     /// Tied embeddings: the LM head is the embedding matrix.
@@ -82,8 +82,9 @@ impl Config {
 
     /// Reads the text of a `config.json`.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let value: Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
-        let Value::Object(source) = value else { return Err("not a JSON object".into()) };
+        let value: Value =
+            serde_json::from_str(text).map_err(|e| format!("not JSON: {e}; copy it from the model again"))?;
+        let Value::Object(source) = value else { return Err("not a JSON object; copy it from the model again".into()) };
         Self::from_map(source)
     }
 
@@ -101,12 +102,12 @@ impl Config {
         };
         if !heads.queries.is_multiple_of(heads.keys) {
             return Err(format!(
-                "num_attention_heads {} is not a multiple of num_key_value_heads {}",
+                "num_attention_heads {} is not a multiple of num_key_value_heads {}; change one of them",
                 heads.queries, heads.keys
             ));
         }
         if heads.dim % 2 == 1 || heads.dim < 4 {
-            return Err(format!("head_dim {} is not an even number of at least 4", heads.dim));
+            return Err(format!("head_dim {} is odd or below 4; use an even number of at least 4", heads.dim));
         }
         let positions = keys.size("max_position_embeddings")?;
         let rope = rope(keys, heads.dim, positions)?;
@@ -135,7 +136,7 @@ impl Config {
     }
 }
 
-/// Refuses sizes that no model has, before a table of a billion layers is built from them.
+/// Rejects sizes that no model has, before a table of a billion layers is built from them.
 fn refuse_absurd(config: &Config) -> std::result::Result<(), String> {
     for (key, size, most) in [
         ("num_hidden_layers", config.layers, 4_096),
@@ -152,8 +153,7 @@ fn refuse_absurd(config: &Config) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Maximum context. Dynamic RoPE frequencies extend beyond the trained length; the other kinds end where they were
-/// trained.
+/// Maximum context. Dynamic RoPE frequencies extend beyond the trained length; the other kinds do not.
 fn context(positions: usize, scaling: Scaling) -> usize {
     match scaling {
         Scaling::Dynamic { factor, trained } => (factor * trained as f64) as usize,
@@ -207,18 +207,21 @@ fn refuse_what_changes_the_maths(keys: Keys<'_>, family: Family) -> std::result:
         return Err("quantization_config: quantised weights are not implemented; use the unquantised model".into());
     }
     if family == Family::Qwen2 && !keys.flag("attention_bias", true)? {
-        return Err("attention_bias = false: Qwen2 always has biases on q, k and v".into());
+        return Err(
+            "attention_bias = false: Qwen2 always has biases on q, k and v; remove the key, or correct model_type"
+                .into(),
+        );
     }
     Ok(())
 }
 
-/// A window that no sequence can outgrow changes nothing; any other is refused.
+/// Sliding window: one that no sequence can outgrow changes nothing; any other is refused.
 fn refuse_sliding_window(keys: Keys<'_>, config: &Config) -> std::result::Result<(), String> {
     let listed = keys.get("layer_types").and_then(Value::as_array);
     if let Some(other) =
         listed.and_then(|l| l.iter().find(|t| !matches!(t.as_str(), Some("full_attention" | "sliding_attention"))))
     {
-        return Err(format!("layer_types: {other} is not implemented"));
+        return Err(format!("layer_types: {other} is not implemented; use a model of full_attention layers"));
     }
     let slides = match listed {
         Some(types) => types.iter().any(|t| t == "sliding_attention"),
@@ -264,7 +267,10 @@ fn rope(keys: Keys<'_>, dim: usize, positions: usize) -> std::result::Result<Rop
     }
     let rope = Keys(parameters);
     if rope.number("partial_rotary_factor")?.is_some_and(|f| f != 1.0) {
-        return Err("rope parameter partial_rotary_factor: only rotation of whole heads is implemented".into());
+        return Err(
+            "rope parameter partial_rotary_factor: only whole heads can be rotated; use a model with a factor of 1"
+                .into(),
+        );
     }
     let theta = match rope.number("rope_theta")? {
         Some(theta) => theta,

@@ -87,7 +87,7 @@ impl AdapterWeights {
         adapter
     }
 
-    /// Brings the packed copies up to date after `values` changed.
+    /// Updates the packed copies after `values` changed.
     pub fn repack(&mut self, cpu: &Cpu) {
         let rank = self.rank;
         for pair in self.pairs.iter_mut().flatten().flatten() {

@@ -55,14 +55,14 @@ impl Weights {
         weights
     }
 
-    /// Bytes of the values and their packed copies.
+    /// Size of the values and their packed copies, in bytes.
     pub(crate) fn bytes(c: &Config) -> u64 {
         let params = ModelParams::new(c);
         let (.., packed) = matrices(c, &params);
         ((params.table.len() + packed) * size_of::<f32>()) as u64
     }
 
-    /// Brings the packed copies up to date after `values` changed.
+    /// Updates the packed copies after `values` changed.
     pub fn repack(&mut self, cpu: &Cpu) {
         self.digest = OnceLock::new();
         let in_layers = self.layers.iter().flat_map(|l| [l.qkv, l.out, l.gate_up, l.down]);

@@ -34,7 +34,7 @@ impl Workload {
         2.0 * (prompts + replies) as f64 + 4.0 * ((seen_in_prompts + seen_in_replies) * c.heads.out_width()) as f64
     }
 
-    /// Tokens that are sampled.
+    /// Number of sampled tokens.
     pub fn tokens(&self) -> usize {
         self.prompts * self.samples * self.new_tokens
     }
@@ -58,7 +58,7 @@ impl Measured {
     }
 }
 
-/// Generates with an empty cache.
+/// Runs the workload with an empty cache.
 pub fn generate<B: Backend>(model: &Model<B>, work: Workload) -> Result<Measured, SampleFault> {
     let failed = |what: String| SampleFault::Failed { what, transient: false };
     let policy = Policy::new(Snapshot::new(model.clone(), None, "bench"));

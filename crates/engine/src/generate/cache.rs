@@ -72,7 +72,7 @@ impl<P: PageStore> Cache<P> {
         }
     }
 
-    /// Pages available, by eviction if necessary.
+    /// Number of available pages, by eviction if necessary.
     pub(super) fn room(&self) -> usize {
         self.limit - self.held
     }
@@ -81,12 +81,12 @@ impl<P: PageStore> Cache<P> {
         self.limit
     }
 
-    /// Pages that requests hold.
+    /// Number of pages that requests hold.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// Pages in the tree, held or not.
+    /// Number of pages in the tree, held or not.
     pub(super) fn live(&self) -> usize {
         self.nodes.len() - self.free.len()
     }
@@ -129,7 +129,7 @@ impl<P: PageStore> Cache<P> {
         }
     }
 
-    /// Takes hold of nodes that [`Cache::find`] found: a path from a root.
+    /// Acquires nodes that [`Cache::find`] found: a path from a root.
     pub(super) fn hold(&mut self, path: &[NodeId]) {
         for &id in path {
             self.hold_one(id);
@@ -215,7 +215,7 @@ impl<P: PageStore> Cache<P> {
         }
     }
 
-    /// Forgets everything: the weights have changed. Nobody may hold a page.
+    /// Clears the cache: the weights have changed. Nobody may hold a page.
     pub(super) fn clear(&mut self) {
         assert_eq!(self.held, 0, "pages are held across a change of weights");
         self.given_up += 1;
@@ -225,7 +225,7 @@ impl<P: PageStore> Cache<P> {
         self.free = (0..self.nodes.len()).collect();
     }
 
-    /// A page of zeros that belongs to no node: a new one, a free one, or the least recently used.
+    /// Allocates a page of zeros that belongs to no node: a new one, a free one, or the least recently used.
     fn take_page(&mut self) -> Option<NodeId> {
         if self.free.is_empty() && self.nodes.len() < self.limit {
             self.pages.grow();

@@ -14,7 +14,7 @@ use crate::rope::Scaling;
 
 type Reply = std::result::Result<Sample, SampleFault>;
 
-/// Lowest temperature other than 0: dividing logits by less leaves the range of f32.
+/// Minimum temperature other than 0: dividing logits by less leaves the range of f32.
 const COLDEST: f32 = 1e-5;
 
 /// Length that a node must be computed to, and the state of the tree when that was determined.
@@ -49,7 +49,7 @@ pub(super) struct Job {
     versions: Vec<(PolicyVersion, u32)>,
     logprobs: Vec<f32>,
     sampling_logprobs: Vec<f32>,
-    /// A mask has forbidden some token at least once.
+    /// True if a mask has forbidden some token at least once.
     masked: bool,
     reply: oneshot::Sender<Reply>,
     stream: Option<mpsc::UnboundedSender<StreamedToken>>,
@@ -112,7 +112,7 @@ impl Job {
         self.reply.is_canceled()
     }
 
-    /// Tokens that have no keys and values yet. At least one while the job runs: the last token.
+    /// Number of tokens without keys and values. At least one while the job runs: the last token.
     pub(super) fn missing(&self) -> usize {
         self.tokens.len() - self.computed
     }
@@ -191,7 +191,7 @@ pub(super) struct JobDraw<'a> {
     job: &'a mut Job,
     config: &'a Config,
     version: &'a PolicyVersion,
-    /// The gate masked some token of this draw.
+    /// True if the gate masked some token of this draw.
     masked: bool,
 }
 
@@ -227,8 +227,8 @@ impl Draw for JobDraw<'_> {
     }
 }
 
-/// The longest sequence. Where frequencies change with the length of the sequence, keys computed earlier would have to
-/// be rotated again with every token: generation ends at the length up to which they do not.
+/// Maximum sequence length. With dynamic RoPE, keys computed earlier would have to be rotated again with every token past the
+/// trained length: generation ends there.
 pub fn window(config: &Config) -> usize {
     match config.rope.scaling {
         Scaling::Dynamic { trained, .. } => trained.min(config.context),

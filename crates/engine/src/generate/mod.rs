@@ -1,8 +1,8 @@
 //! Generation: continuous batching over a paged, shared KV cache.
 //!
 //! One thread owns the cache and the running batch. Requests join it as pages allow, prompts are computed in pieces
-//! beside the decoding of others, and finished requests leave immediately. A prompt that begins as an earlier one did
-//! (a system prompt, the history of an episode) is computed from where it differs.
+//! beside the decoding of others, and finished requests leave immediately. A prompt that shares a prefix with an
+//! earlier one (a system prompt, the history of an episode) is computed only from where it differs.
 //!
 //! A sampled token and its logprob depend on the prompt, the parameters, the seed and the weights. They do not depend
 //! on other requests, on the contents of the cache, on preemption or on the number of threads: every row is computed by
@@ -38,9 +38,9 @@ use crate::policy::Policy;
 pub struct GeneratorSettings {
     /// Bytes of the KV cache. Allocated as needed, kept until the generator ends.
     pub memory_limit: u64,
-    /// Requests computed together.
+    /// Maximum number of concurrent requests.
     pub max_running: usize,
-    /// Chunked prefill: prompt tokens computed in one step beside the decoding requests. More is faster, fewer delay
+    /// Chunked prefill: prompt tokens computed in one step beside the decoding requests. More is faster, fewer delays
     /// other requests less.
     pub prefill_tokens: usize,
 }
@@ -56,32 +56,32 @@ impl Default for GeneratorSettings {
 pub struct GeneratorStats {
     pub running: usize,
     pub waiting: usize,
-    /// Pages that running requests hold.
+    /// Number of pages that running requests hold.
     pub pages_held: usize,
-    /// Pages in use, held or cached for reuse.
+    /// Number of pages in use, held or cached for reuse.
     pub pages_live: usize,
-    /// Pages the memory limit allows.
+    /// Number of pages that the memory limit allows.
     pub pages_limit: usize,
-    /// Tokens of a page.
+    /// Number of tokens of a page.
     pub page_tokens: usize,
-    /// Tokens whose keys and values were computed, those of prompts and of preempted requests.
+    /// Number of prefilled tokens: those of prompts and of preempted requests.
     pub prefilled_tokens: u64,
-    /// Tokens whose keys and values were found in the cache.
+    /// Number of prefix cache hits, in tokens.
     pub reused_tokens: u64,
     pub sampled_tokens: u64,
     pub preemptions: u64,
     pub evictions: u64,
     pub steps: u64,
-    /// Tokens sampled in steps that did nothing else, and the seconds these took.
+    /// Number of tokens sampled in steps that only decoded, and the duration of these steps in seconds.
     pub decode_only_tokens: u64,
     pub decode_only_seconds: f64,
 }
 
-/// A token as it is sampled.
+/// Token streamed as it is sampled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StreamedToken {
     pub token: u32,
-    /// Under softmax(logits / temperature).
+    /// Logprob under softmax(logits / temperature).
     pub logprob: f32,
 }
 
@@ -167,7 +167,7 @@ impl Sampler for Generator {
     }
 }
 
-/// Pages a number of tokens fills.
+/// Number of pages that `tokens` tokens fill.
 pub(crate) fn pages_of(tokens: usize) -> usize {
     tokens.div_ceil(PAGE)
 }

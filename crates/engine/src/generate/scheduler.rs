@@ -1,7 +1,7 @@
 //! Continuous batching: admission, chunked prefill beside decoding, preemption, new weights.
 //!
-//! The oldest request always makes progress; when pages run out, the youngest is preempted and recomputed later, to the
-//! same bits.
+//! The oldest request always makes progress; when pages run out, the youngest is preempted and recomputed later, with
+//! bit-identical results.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Scheduler<B: Backend> {
     version: PolicyVersion,
     /// Snapshot in use while there is work, and the number of publishes before it was fetched.
     held: Option<(u64, Snapshot<B>)>,
-    /// In order of arrival.
+    /// Requests in order of arrival.
     waiting: VecDeque<Job>,
     running: Vec<Job>,
     decoder: B::Decoder,
@@ -43,7 +43,7 @@ pub(super) struct Scheduler<B: Backend> {
 struct Part {
     job: usize,
     len: usize,
-    /// A token is sampled after the last row.
+    /// True if a token is sampled after the last row.
     samples: bool,
 }
 
@@ -81,7 +81,7 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// Works until the last handle is gone.
+    /// Worker loop: runs until the last handle is dropped.
     pub(super) fn run(mut self) {
         while self.receive() {
             self.drop_cancelled();
@@ -175,7 +175,7 @@ impl<B: Backend> Scheduler<B> {
         self.version = version.clone();
     }
 
-    /// Sends a running job back to wait, with the tokens it has.
+    /// Preemption: sends a running job back to the queue, with the tokens it has.
     fn preempt(&mut self, at: usize) {
         let mut job = self.running.remove(at);
         self.cache.release(&job.path);
@@ -185,7 +185,7 @@ impl<B: Backend> Scheduler<B> {
         self.waiting.insert(place, job);
     }
 
-    /// Starts waiting jobs, oldest first.
+    /// Admission: starts waiting jobs, oldest first.
     fn admit(&mut self, snapshot: &Snapshot<B>) {
         let mut at = 0;
         while at < self.waiting.len() && self.running.len() < self.settings.max_running {
@@ -342,7 +342,7 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
-    /// Makes sure that a job has a place for its last token, which was just sampled.
+    /// Ensures that a job has a page for its last token, which was just sampled.
     fn ensure_page(&mut self, at: usize) -> bool {
         let job = &mut self.running[at];
         if job.planned == job.tokens.len() {

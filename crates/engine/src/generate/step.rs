@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use hone_trace::{Rng, SamplingParams};
 
-/// Tokens of a page of the KV cache.
+/// Page size of the KV cache, in tokens.
 pub const PAGE: usize = 32;
 
-/// Number of a page.
+/// Index of a page.
 pub type PageId = usize;
 
 /// Rows of one step, run after run.
@@ -30,7 +30,7 @@ pub struct Run {
     pub len: usize,
     /// The sequence's pages, in [`Step::paths`]: those from `start / PAGE` on are written.
     pub path: Range<usize>,
-    /// A token is drawn after the last row.
+    /// True if a token is drawn after the last row.
     pub samples: bool,
 }
 
@@ -86,7 +86,7 @@ pub trait Draw: Send {
 #[derive(Debug)]
 pub struct DrawRequest<'a> {
     pub params: &'a SamplingParams,
-    /// One flag per token where a mask is on.
+    /// One flag per token if a mask is on.
     pub allowed: Option<&'a [bool]>,
     /// Random stream of the request, of which a draw takes one number (none at temperature 0).
     pub rng: &'a mut Rng,
@@ -96,7 +96,7 @@ pub struct DrawRequest<'a> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     pub token: u32,
-    /// Under softmax(logits / temperature).
+    /// Logprob under softmax(logits / temperature).
     pub logprob: f32,
     /// Logprob after mask and truncation. 0 if only one token was left, and at temperature 0.
     pub sampling_logprob: f32,
@@ -105,7 +105,7 @@ pub struct Choice {
 /// Reason why no token could be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The logits hold a number that is not finite.
+    /// The logits hold a non-finite number.
     NotFinite,
     /// The mask forbids every token.
     NothingAllowed,

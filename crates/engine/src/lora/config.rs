@@ -89,9 +89,9 @@ pub struct LoraConfig {
     pub alpha: f64,
     /// The adapted matrices, in the order of [`Module::ALL`].
     pub modules: Vec<Module>,
-    /// Scale by alpha / sqrt(rank) instead of alpha / rank.
+    /// Rank-stabilised LoRA: scale by alpha / sqrt(rank) instead of alpha / rank.
     pub rslora: bool,
-    /// `base_model_name_or_path`, carried along.
+    /// `base_model_name_or_path`, preserved.
     pub base: Option<String>,
 }
 
@@ -118,7 +118,8 @@ impl LoraConfig {
     }
 
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let json: Map<String, Value> = serde_json::from_str(text).map_err(|e| format!("not a JSON object: {e}"))?;
+        let json: Map<String, Value> = serde_json::from_str(text)
+            .map_err(|e| format!("not a JSON object: {e}; save the adapter again with PEFT"))?;
         refuse_variants(&json)?;
         let rank = json.get("r").and_then(Value::as_u64).filter(|r| (1..=65_536).contains(r));
         let rank = rank.ok_or("r is missing or not a rank")? as usize;
@@ -149,7 +150,7 @@ impl LoraConfig {
     }
 }
 
-/// Refuses PEFT keys that change the maths, unless they are set to a value that changes nothing.
+/// Rejects PEFT keys that change the maths, unless their value changes nothing.
 fn refuse_variants(json: &Map<String, Value>) -> std::result::Result<(), String> {
     // Read here, or without effect on the maths.
     const KNOWN: [&str; 19] = [
@@ -175,7 +176,7 @@ fn refuse_variants(json: &Map<String, Value>) -> std::result::Result<(), String>
     ];
     let kind = json.get("peft_type").and_then(Value::as_str).unwrap_or("missing");
     if kind != "LORA" {
-        return Err(format!("peft_type {kind} is not implemented; only LORA is"));
+        return Err(format!("peft_type {kind} is not implemented; train or convert it as LORA"));
     }
     let neutral = |v: &Value| match v {
         Value::Null | Value::Bool(false) => true,
@@ -189,7 +190,7 @@ fn refuse_variants(json: &Map<String, Value>) -> std::result::Result<(), String>
         }
     }
     if let Some(bias) = json.get("bias").filter(|b| !b.is_null() && *b != "none") {
-        return Err(format!("bias = {bias} is not implemented; only \"none\" is"));
+        return Err(format!("bias = {bias} is not implemented; retrain with bias = \"none\""));
     }
     // Other initialisations (PiSSA, OLoRA, ...) change the base weights as well.
     match json.get("init_lora_weights") {
@@ -209,12 +210,16 @@ fn modules(value: Option<&Value>) -> std::result::Result<Vec<Module>, String> {
             names.iter().map(|n| n.as_str().and_then(named).ok_or(n)).collect::<std::result::Result<Vec<_>, _>>()
         }
         Some(other) => Err(other),
-        None => return Err("target_modules is missing".into()),
+        None => return Err("target_modules is missing; list the adapted matrices or write \"all-linear\"".into()),
     }
     .map_err(|bad| {
         format!("target_modules: {bad} is not implemented; known are {}", Module::ALL.map(Module::name).join(", "))
     })?;
     found.sort_unstable();
     found.dedup();
-    if found.is_empty() { Err("target_modules is empty".into()) } else { Ok(found) }
+    if found.is_empty() {
+        Err("target_modules is empty; list the adapted matrices or write \"all-linear\"".into())
+    } else {
+        Ok(found)
+    }
 }

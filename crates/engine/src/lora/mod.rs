@@ -31,7 +31,7 @@ impl<B: Backend> Clone for Adapter<B> {
     }
 }
 
-/// Values of a fresh adapter: B is 0, A is drawn as PEFT draws it, by variance.
+/// Initial values of a fresh adapter: B is 0, A is drawn with the variance that PEFT uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FreshAdapter {
     pub(crate) seed: u64,

@@ -33,15 +33,20 @@ impl TensorFiles {
             path: index.clone(),
             source,
         })?;
-        let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| refuse(format!("not JSON: {e}")))?;
-        let names =
-            json.get("weight_map").and_then(|m| m.as_object()).ok_or_else(|| refuse("weight_map is missing".into()))?;
+        let json: serde_json::Value = serde_json::from_str(&text)
+            .map_err(|e| refuse(format!("not JSON: {e}; copy the index of the shards again")))?;
+        let names = json
+            .get("weight_map")
+            .and_then(|m| m.as_object())
+            .ok_or_else(|| refuse("weight_map is missing; copy the index of the shards again".into()))?;
         let shards: BTreeSet<&str> = names.values().filter_map(serde_json::Value::as_str).collect();
         let mut files = Vec::new();
         for shard in shards {
             let plain = Path::new(shard).file_name().is_some_and(|n| n == shard);
             if !plain {
-                return Err(refuse(format!("shard {shard:?} is not a plain file name")));
+                return Err(refuse(format!(
+                    "shard {shard:?} is not a plain file name; put the shards beside their index"
+                )));
             }
             files.push((dir.join(shard), map(&dir.join(shard))?));
         }
@@ -112,7 +117,9 @@ impl TensorFiles {
         let refuse = |what| Err(EngineError::Weights { path: self.path.clone(), what });
         if !missing.is_empty() {
             let names = shorten(&missing);
-            return refuse(format!("missing tensors: {names}; the file is incomplete or of another model"));
+            return refuse(format!(
+                "missing tensors: {names}; the file is incomplete or of another model, copy it again"
+            ));
         }
         if !unexpected.is_empty() {
             return refuse(format!(
@@ -145,7 +152,10 @@ impl TensorSource for Checked<'_> {
         // A tensor that several shards hold is taken from the last of them.
         let found = self.files.iter().rev().find_map(|(path, tensors)| Some((path, tensors.tensor(&param.name).ok()?)));
         let Some((path, tensor)) = found else {
-            return Err(EngineError::State(format!("{} is not in the files that were checked", param.name)));
+            return Err(EngineError::Device(format!(
+                "{} is not in the files that were checked; this is a defect of Hone, please report it",
+                param.name
+            )));
         };
         let refuse = |what| EngineError::Weights { path: path.to_path_buf(), what };
         check_tensor(param, &tensor).map_err(refuse)?;

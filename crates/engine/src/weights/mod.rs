@@ -17,7 +17,7 @@ use crate::error::Result;
 
 /// Source of parameter values, one tensor at a time: a device need not hold a second copy of a model while it loads.
 pub trait TensorSource {
-    /// Writes the values of a parameter, of which `out` has the length.
+    /// Writes the values of a parameter to `out`, which has its length.
     fn read(&self, param: &Param, out: &mut [f32]) -> Result<()>;
 }
 

@@ -112,6 +112,6 @@ fn what_peft_can_and_we_cannot_is_refused_by_name() {
         (r#", "peft_type": "IA3""#, "IA3"),
     ] {
         let refusal = parse(extra).unwrap_err();
-        assert!(refusal.contains(name), "{refusal}");
+        assert!(refusal.contains(name) && refusal.contains("; "), "{refusal} says what to do");
     }
 }

@@ -25,7 +25,7 @@ use crate::table::{Passing, messages};
 
 /// An episode as detectors see it.
 #[derive(Debug)]
-pub struct Seen<'a> {
+pub(crate) struct Seen<'a> {
     pub trace: &'a Trace,
     pub messages: Vec<Message>,
     /// `None` for a broken episode.
@@ -34,7 +34,7 @@ pub struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    pub fn new(trace: &'a Trace, passing: &Passing) -> Self {
+    pub(crate) fn new(trace: &'a Trace, passing: &Passing) -> Self {
         let end = EndState { facts: trace.facts.clone() };
         let passed = trace.reward(&passing.component).map(|value| value >= passing.at_least - 1e-6);
         Self { trace, messages: messages(trace), case: Case::of(trace, &end).ok(), passed }

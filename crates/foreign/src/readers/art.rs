@@ -15,7 +15,6 @@ use crate::record::{Episode, Record};
 use crate::source::{Source, bytes, left_out, lines, said, step_of};
 
 pub(super) const READER: Reader = Reader {
-    name: "art",
     what: "ART's trajectories (trajectories/train/*.jsonl or *.parquet)",
     recognises: |source| {
         let table = |path: &Path| parquet::read(&bytes(path).ok()?).ok();

@@ -12,13 +12,12 @@ use crate::source::Source;
 
 /// One format.
 #[derive(Debug)]
-pub struct Reader {
-    pub name: &'static str,
+pub(crate) struct Reader {
     /// The format and where it is found, in a few words.
-    pub what: &'static str,
-    pub recognises: fn(&Source) -> bool,
-    pub read: fn(&Source) -> Result<Record, ForeignError>,
+    pub(crate) what: &'static str,
+    pub(crate) recognises: fn(&Source) -> bool,
+    pub(crate) read: fn(&Source) -> Result<Record, ForeignError>,
 }
 
 /// All formats. W&B is last: its lines have the fewest marks.
-pub static READERS: &[Reader] = &[trl::READER, skyrl::READER, art::READER, verifiers::READER, wandb::READER];
+pub(crate) static READERS: &[Reader] = &[trl::READER, skyrl::READER, art::READER, verifiers::READER, wandb::READER];

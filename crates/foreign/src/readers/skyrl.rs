@@ -10,7 +10,6 @@ use crate::record::{Episode, Record};
 use crate::source::{Source, left_out, lines, said, step_of};
 
 pub(super) const READER: Reader = Reader {
-    name: "skyrl",
     what: "SkyRL's dumped evaluations (dumped_evals/global_step_N_evals/*.jsonl)",
     recognises: |source| source.has_line_with(&["input_prompt", "output_response"]),
     read,

@@ -13,12 +13,8 @@ use crate::parquet::{self, Table};
 use crate::record::{Episode, Record};
 use crate::source::{Source, bytes, step_of};
 
-pub(super) const READER: Reader = Reader {
-    name: "trl",
-    what: "TRL's completions (completions_*.parquet, or the directory they are in)",
-    recognises,
-    read,
-};
+pub(super) const READER: Reader =
+    Reader { what: "TRL's completions (completions_*.parquet, or the directory they are in)", recognises, read };
 
 fn recognises(source: &Source) -> bool {
     let table = |path: &Path| parquet::read(&bytes(path).ok()?).ok();

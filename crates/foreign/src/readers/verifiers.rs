@@ -8,7 +8,6 @@ use crate::record::{Episode, Record};
 use crate::source::{Source, left_out, lines, said};
 
 pub(super) const READER: Reader = Reader {
-    name: "verifiers",
     what: "verifiers' results (results.jsonl or traces.jsonl)",
     recognises: |source| {
         source.has_line_with(&["traces"])

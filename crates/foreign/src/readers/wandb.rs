@@ -8,7 +8,6 @@ use crate::record::Record;
 use crate::source::{Source, lines, text};
 
 pub(super) const READER: Reader = Reader {
-    name: "wandb",
     what: "a W&B history (JSON lines or CSV with a _step, step or global_step column)",
     recognises: |source| {
         STEPS.iter().any(|step| source.has_line_with(&[*step]))

@@ -35,10 +35,10 @@ pub(crate) struct Args {
     /// Environment whose tools are played: one of `hone env list`, or a recipe's file
     #[arg(long, value_name = "NAME", conflicts_with_all = ["tools", "system"])]
     env: Option<String>,
-    /// Of the environment, which task: its number or its key
+    /// Task of the environment, by number or key
     #[arg(long, value_name = "TASK", default_value = "0", requires = "env")]
     task: String,
-    /// Of the environment, which tasks: train or held-out; others as it has them
+    /// Split of the environment: train or held-out, or another that it has
     #[arg(long, value_name = "SPLIT", default_value = "train", requires = "env")]
     split: String,
     /// A key of the environment's recipe table, such as difficulty=2

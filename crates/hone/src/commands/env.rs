@@ -47,7 +47,7 @@ enum Command {
     },
     /// Play a task: as the agent, as the user of an agent that knows the solution, or let the solution play
     ///
-    /// As the agent, a line that begins with a tool's name is a call, any other a reply; lines may come through a pipe:
+    /// Playing as the agent, a line that begins with a tool's name is a call, any other a reply. Lines may come through a pipe:
     ///
     ///   printf 'look basil\nDone.\n' | hone env play recipe.toml
     ///

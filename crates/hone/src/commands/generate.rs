@@ -135,7 +135,7 @@ async fn reply(speaker: &Speaker, params: &SamplingParams, seed: u64, request: &
             })?)?
         }
         (None, None, Some(ids)) => ids.clone(),
-        _ => bail!("a line has exactly one of \"prompt\", \"messages\" and \"ids\""),
+        _ => bail!("a line needs exactly one of \"prompt\", \"messages\" and \"ids\"; add one, or remove the others"),
     };
     if prompt.is_empty() {
         bail!("the prompt is empty; a model continues at least one token");

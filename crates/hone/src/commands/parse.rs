@@ -63,7 +63,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut job = Lines { tools, format, explain: args.explain, known: HashMap::new() };
         return job.run(BufReader::new(input), output::json_lines());
     }
-    let tools = tools.ok_or_else(|| anyhow!("--tools is missing: give the file of tool schemas"))?;
+    let tools = tools.ok_or_else(|| anyhow!("--tools is missing; give the file of tool schemas"))?;
     let text = read_reply(input)?;
     let parsed = parse(&text, &tools, format);
     let explained = args.explain.then(|| explain(&text, &tools));
@@ -163,7 +163,10 @@ impl Lines {
 
     fn toolbox(&mut self, tools: Option<&Value>) -> anyhow::Result<&Toolbox> {
         let Some(tools) = tools.filter(|tools| !tools.is_null()) else {
-            return self.tools.as_ref().ok_or_else(|| anyhow!("no \"tools\" in the line and no --tools"));
+            return self
+                .tools
+                .as_ref()
+                .ok_or_else(|| anyhow!("the line has no \"tools\", and there is no --tools; give one of them"));
         };
         let key = tools.to_string();
         if !self.known.contains_key(&key) {

@@ -127,7 +127,7 @@ impl Job {
                 ChatTemplate::new(&read_text(file)?).map_err(|error| anyhow!("{}: {error}", file.display()))
             }
             (None, Some(model)) => Ok(model.template(with_tools)?),
-            (None, None) => bail!("no template: give --model DIR or --template FILE"),
+            (None, None) => bail!("no template; give --model DIR or --template FILE"),
         }
     }
 

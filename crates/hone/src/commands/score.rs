@@ -237,7 +237,7 @@ fn verdict(verdict: &Verdict) -> Value {
     match verdict {
         Verdict::Scored { value, why, .. } => json!({"value": value, "why": why}),
         Verdict::NotApplicable { why } => json!({"value": null, "unscored": why, "not_applicable": true}),
-        Verdict::Unscored { unscored } => json!({"value": null, "unscored": unscored}),
+        Verdict::Unscored { unscored, .. } => json!({"value": null, "unscored": unscored}),
     }
 }
 

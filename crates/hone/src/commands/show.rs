@@ -71,7 +71,10 @@ fn trace(run: &Run, args: &Args) -> Result<Option<Full>> {
     if let (Some(full), Some(words)) = (&mut found, &args.grep) {
         full.messages.retain(|message| message.has(words));
         if full.messages.is_empty() {
-            bail!("no message of trace {} has {words:?}", full.brief.trace);
+            bail!(
+                "no message of trace {} has {words:?}; `hone show RUN --grep WORD` searches all steps",
+                full.brief.trace
+            );
         }
     }
     Ok(found)
@@ -83,7 +86,7 @@ fn named(run: &Run, args: &Args) -> Result<Option<Full>> {
     }
     let (Some(step), Some(number), Some(rollout)) = (&args.step, args.group, args.rollout) else {
         if args.tokens {
-            bail!("--tokens shows one trace: name a step, a group and a rollout, or give --trace N");
+            bail!("--tokens shows one trace; name a step, a group and a rollout, or give --trace N");
         }
         return Ok(None);
     };

@@ -137,7 +137,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(if report.nothing_trained() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is left of a resumed run: nothing, the rest of its steps, or more steps than planned, at which learning rate.
+/// Remaining steps of a resumed run, and their learning rate.
 fn resumed_line(run: &Path, recipe: &Recipe) -> Result<String> {
     let done = checkpoint::newest(run)?.map_or(0, |(_, state)| state.step);
     let (planned, steps) = (recorded_recipe(run)?.train.steps, recipe.train.steps);
@@ -304,6 +304,7 @@ fn as_json(report: &RunReport, directory: &Path) -> Value {
         },
         "verdict": held_out.judgement.as_ref().map(|judgement| judgement.verdict),
         "judgement": held_out.judgement,
+        "no_verdict": held_out.no_verdict,
         "controls": held_out.controls,
         "probes": held_out.probes,
         "gain": held_out.gain,

@@ -220,11 +220,7 @@ fn verdict_line(report: &RunReport) -> String {
     match (&report.held_out.judgement, report.steps < report.planned) {
         (Some(judgement), _) => format!("verdict: {}", judgement.verdict.sentence()),
         (None, true) => "no verdict: training is not over".to_owned(),
-        (None, false) => {
-            report.held_out.notes.iter().find(|note| note.starts_with("no verdict")).cloned().unwrap_or_else(|| {
-                "no verdict: there are no evaluations before and after training to compare".to_owned()
-            })
-        }
+        (None, false) => report.held_out.no_verdict.clone().unwrap_or_else(|| "no verdict".to_owned()),
     }
 }
 

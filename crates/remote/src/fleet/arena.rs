@@ -22,7 +22,7 @@ use crate::supervise::{Failure, Patience, Server, waits};
 
 /// Fleet as an arena. Dropping it deletes whatever its episodes have left behind.
 #[derive(Debug)]
-pub struct FleetArena(Arc<Shared>);
+pub(super) struct FleetArena(Arc<Shared>);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -42,7 +42,7 @@ const LIST: Duration = Duration::from_mins(1);
 const LIST_ATTEMPTS: u32 = 8;
 
 impl FleetArena {
-    pub fn new(spec: FleetSpec, http: Http) -> Self {
+    pub(super) fn new(spec: FleetSpec, http: Http) -> Self {
         let run_id = format!("hone-{}", crate::serve::fresh_id());
         let orchestrator = Arc::new(Orchestrator { server: Server::new(http.name()), http, run_id });
         let registered = cleanup::register(Arc::clone(&orchestrator) as Arc<dyn cleanup::Release>);

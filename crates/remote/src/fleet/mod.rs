@@ -23,9 +23,7 @@ use serde_json::Map;
 
 use crate::http::{Credentials, Http};
 
-pub use arena::FleetArena;
-pub use task::FleetTask;
-pub use verdict::{Accumulators, Judged};
+use arena::FleetArena;
 
 documented! {
     /// `[env]` with `kind = "fleet"`.
@@ -116,11 +114,14 @@ impl FleetSpec {
             return Err(self.wrong("`task_file` is missing; give the JSON of the tasks"));
         }
         if !(1..=4096).contains(&self.instances) {
-            return Err(self.wrong(format!("instances must be between 1 and 4096, found {}", self.instances)));
+            return Err(self.wrong(format!(
+                "instances must be between 1 and 4096, found {}; set how many may run at once",
+                self.instances
+            )));
         }
         if !(30..=3600).contains(&self.heartbeat_s) || self.heartbeat_s >= self.ttl_s {
             return Err(self.wrong(format!(
-                "heartbeat_s must be between 30 and 3600 and under ttl_s, found {} and {}",
+                "heartbeat_s must be between 30 and 3600 and under ttl_s, found {} and {}; leave both out for the defaults",
                 self.heartbeat_s, self.ttl_s
             )));
         }
@@ -130,9 +131,9 @@ impl FleetSpec {
             ("verifier_deadline_s", self.verifier_deadline_s),
         ];
         match limits.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 86_400.0)) {
-            Some((name, value)) => {
-                Err(self.wrong(format!("{name} must be over 0 and at most 86400 seconds, found {value}")))
-            }
+            Some((name, value)) => Err(self.wrong(format!(
+                "{name} must be over 0 and at most 86400 seconds, found {value}; set it to seconds, such as 60"
+            ))),
             None => Ok(()),
         }
     }
@@ -163,7 +164,7 @@ impl EnvOptions for FleetSpec {
         });
         if tasks.len() <= self.held_out {
             return Err(self.wrong(format!(
-                "{} has {} tasks of these environments and difficulties, which leaves none to train on beside held_out = {}",
+                "{} has {} tasks of these environments and difficulties, which leaves none to train on beside held_out = {}; add tasks, or lower env.held_out",
                 self.task_file.display(),
                 tasks.len(),
                 self.held_out

@@ -17,7 +17,7 @@ use crate::supervise::{Failure, Patience, Server};
 pub(super) struct Orchestrator {
     pub(super) http: Http,
     pub(super) server: Server,
-    /// Every instance of this run carries it.
+    /// Id of this run, which every instance carries.
     pub(super) run_id: String,
 }
 

@@ -13,7 +13,7 @@ const EXTRA: &str = "fleet";
 
 /// The fields needed to play a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct FleetTask {
+pub(super) struct FleetTask {
     pub key: String,
     pub prompt: String,
     pub env_id: String,
@@ -25,7 +25,7 @@ pub struct FleetTask {
     pub data_version: Option<String>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub env_variables: Map<String, Value>,
-    /// Python source.
+    /// Verifier, as Python source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verifier_func: Option<String>,
     pub verifier_id: String,
@@ -59,7 +59,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<FleetTask>, String> {
 
 impl FleetTask {
     /// Reads one task. If several aliases of a field are present, the first in its table counts.
-    pub fn read(task: &Value) -> Result<Self, String> {
+    pub(super) fn read(task: &Value) -> Result<Self, String> {
         let at = |path: &str| task.pointer(path).filter(|value| !value.is_null());
         let text = |paths: &[&str]| paths.iter().find_map(|path| at(path)).map(plain).filter(|text| !text.is_empty());
         let required = |name: &str, paths: &[&str]| text(paths).ok_or_else(|| format!("it has no `{name}`"));
@@ -89,8 +89,8 @@ impl FleetTask {
         })
     }
 
-    /// As a task of the environment `name`.
-    pub fn task(&self, name: &str) -> Task {
+    /// The task, as one of the environment `name`.
+    pub(super) fn task(&self, name: &str) -> Task {
         let mut task = Task::new(&self.key, name, &self.prompt);
         task.variables = self.env_variables.iter().map(|(key, value)| (key.clone(), plain(value))).collect();
         task.difficulty = self.difficulty;
@@ -105,7 +105,7 @@ impl FleetTask {
     }
 
     /// The Fleet fields of a task, or an error that names the missing one.
-    pub fn of(task: &Task) -> Result<Self, String> {
+    pub(super) fn of(task: &Task) -> Result<Self, String> {
         let fields = task.extra.get(EXTRA).ok_or("it is no Fleet task: it has no `fleet` fields")?;
         serde_json::from_value(fields.clone()).map_err(|error| format!("its `fleet` fields: {error}"))
     }

@@ -6,7 +6,7 @@ use crate::openenv::wire::plain;
 
 /// Finding of a verifier.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Judged {
+pub(super) enum Judged {
     /// A score, and the reasons that it printed.
     Score { value: f64, why: String },
     /// No verdict was reached. Never 0.
@@ -15,7 +15,7 @@ pub enum Judged {
 
 /// The checks that a verifier prints: failed ones and passed ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Accumulators {
+pub(super) struct Accumulators {
     pub errors: Vec<String>,
     pub successes: Vec<String>,
     /// Apps of a task over several, with whether each passed.
@@ -24,7 +24,7 @@ pub struct Accumulators {
 
 impl Judged {
     /// Reads the answer to an execution.
-    pub fn read(answer: &Value, partial: bool) -> Self {
+    pub(super) fn read(answer: &Value, partial: bool) -> Self {
         let stdout = answer.get("stdout").and_then(Value::as_str).unwrap_or_default();
         if let Some(line) = stdout.lines().find(|line| line.starts_with("JUDGE ERROR:")) {
             return Self::Unknown(line.chars().take(300).collect());
@@ -65,7 +65,7 @@ fn number(value: &Value) -> Option<f64> {
 
 impl Accumulators {
     /// Reads what a verifier printed.
-    pub fn read(stdout: &str) -> Self {
+    pub(super) fn read(stdout: &str) -> Self {
         let list = |name: &str| {
             let (open, close) = (format!(">>> {name}_ACCUMULATOR >>>"), format!("<<< {name}_ACCUMULATOR <<<"));
             let mut entries = Vec::new();
@@ -89,7 +89,7 @@ impl Accumulators {
     }
 
     /// The share that passed: of the apps, else of the checks. `None` if nothing was checked.
-    pub fn share(&self) -> Option<f64> {
+    pub(super) fn share(&self) -> Option<f64> {
         let (passed, all) = if self.apps.is_empty() {
             // Checks that nothing else changed are no achievement of an episode that did nothing.
             let real = self.successes.iter().filter(|text| !is_idle(text)).count();

@@ -17,7 +17,7 @@ use crate::supervise::{Failure, Kind, Patience, Server, waits};
 
 /// An MCP server as an arena.
 #[derive(Debug)]
-pub struct McpArena(Arc<Shared>);
+pub(super) struct McpArena(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -31,7 +31,7 @@ struct Shared {
 const ATTEMPTS: u32 = 5;
 
 impl McpArena {
-    pub fn new(spec: McpSpec, place: Place) -> Self {
+    pub(super) fn new(spec: McpSpec, place: Place) -> Self {
         let name = match &place {
             Place::Http(http) => http.name(),
             Place::Command { command, .. } => command.join(" "),

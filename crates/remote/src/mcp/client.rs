@@ -20,7 +20,7 @@ const LIST: &str = "tools/list";
 
 /// A session that is initialised. Requests consume the connection they run on: an abandoned one is dropped.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     link: Link,
     next: u64,
     /// The server's description of itself for an agent.
@@ -35,7 +35,7 @@ enum Link {
 
 impl Client {
     /// Connects, or starts the program, and initialises.
-    pub async fn open(place: &Place) -> Result<Self, Failure> {
+    pub(crate) async fn open(place: &Place) -> Result<Self, Failure> {
         let link = match place {
             Place::Http(http) => Link::Http { http: http.clone(), session: None, version: VERSION.to_owned() },
             Place::Command { command, directory, variables } => {
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// Sends a request and waits for its result.
-    pub async fn request(&mut self, method: &str, params: Value) -> Result<Value, Failure> {
+    pub(crate) async fn request(&mut self, method: &str, params: Value) -> Result<Value, Failure> {
         let id = self.next;
         self.next += 1;
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// All tools, page by page.
-    pub async fn tools(&mut self) -> Result<Vec<ToolSpec>, Failure> {
+    pub(crate) async fn tools(&mut self) -> Result<Vec<ToolSpec>, Failure> {
         let (mut tools, mut cursor) = (Vec::new(), None::<Value>);
         for _ in 0..MOST_PAGES {
             let mut params = Map::new();
@@ -113,12 +113,12 @@ impl Client {
     }
 
     /// Calls a tool; its result as the server sent it.
-    pub async fn call(&mut self, name: &str, arguments: &Map<String, Value>) -> Result<Value, Failure> {
+    pub(crate) async fn call(&mut self, name: &str, arguments: &Map<String, Value>) -> Result<Value, Failure> {
         self.request(CALL, json!({"name": name, "arguments": arguments})).await
     }
 
     /// Ends the session at the server, if it keeps one. A program ends with its leash.
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         if let Link::Http { http, session: Some(session), version } = &self.link {
             let _ = http.send(Method::DELETE, "", None, &headers(Some(session), version)).await;
         }
@@ -128,7 +128,7 @@ impl Client {
 impl Client {
     /// Ends the session and asks within it once more, then within one that never was. `Some(true)`: only the first is
     /// answered. `None`: the server keeps no sessions, or answers anything.
-    pub async fn outlives_close(&mut self) -> Option<bool> {
+    pub(crate) async fn outlives_close(&mut self) -> Option<bool> {
         let Link::Http { http, session, version } = &self.link else { return Some(false) };
         let (http, own, version) = (http.clone(), session.clone()?, version.clone());
         let _ = http.send(Method::DELETE, "", None, &headers(Some(&own), &version)).await;

@@ -4,7 +4,7 @@
 //! SDK would bring some forty crates for that.
 
 mod arena;
-pub mod client;
+pub(crate) mod client;
 mod pipe;
 mod sse;
 
@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use crate::http::{Credentials, Http};
 use crate::tasks;
 
-pub use arena::McpArena;
+use arena::McpArena;
 
 documented! {
     /// `[env]` with `kind = "mcp"`.
@@ -155,26 +155,34 @@ impl McpSpec {
                 let (directory, variables) = (self.directory.clone(), self.variables.clone());
                 Ok(Place::Command { command: self.command.clone(), directory, variables })
             }
-            _ => Err(self.wrong("give `url` or `command`, one of the two: url = \"http://localhost:8000/mcp\"")),
+            _ => Err(self
+                .wrong("there must be `url` or `command`, one of the two; write url = \"http://localhost:8000/mcp\"")),
         }
     }
 
     fn check(&self) -> Result<(), RegistryError> {
         if self.verify == Verify::State && self.state_tool.is_none() {
-            return Err(self.wrong("verify = \"state\" needs `state_tool`, the tool that says the final state"));
+            return Err(
+                self.wrong("verify = \"state\" needs `state_tool`, the tool that says the final state; name it")
+            );
         }
         if self.verify != Verify::Rubric && self.task_file.is_none() {
             return Err(self.wrong(
-                "what is right must be known: give a `task_file` whose tasks have an `answer` (or `expected`), or \
+                "what is right must be known; give a `task_file` whose tasks have an `answer` (or `expected`), or \
                  verify = \"rubric\" with components of your own",
             ));
         }
         if !(1..=4096).contains(&self.sessions) {
-            return Err(self.wrong(format!("sessions must be between 1 and 4096, found {}", self.sessions)));
+            return Err(self.wrong(format!(
+                "sessions must be between 1 and 4096, found {}; set how many may be open at once",
+                self.sessions
+            )));
         }
         for (name, value) in [("deadline_s", self.deadline_s), ("open_deadline_s", self.open_deadline_s)] {
             if !(value > 0.0 && value <= 86_400.0) {
-                return Err(self.wrong(format!("{name} must be over 0 and at most 86400 seconds, found {value}")));
+                return Err(self.wrong(format!(
+                    "{name} must be over 0 and at most 86400 seconds, found {value}; set it to seconds, such as 60"
+                )));
             }
         }
         Ok(())

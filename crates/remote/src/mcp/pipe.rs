@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hone_arena::children::{self, Leash};
+use hone_trace::FaultKind;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
@@ -45,7 +46,8 @@ impl Pipe {
             command.current_dir(directory);
         }
         let failed = |error: std::io::Error| {
-            Failure::refused(format!("cannot start {program:?}: {error}; is it installed and on the PATH?"))
+            let what = format!("cannot start {program:?}: {error}; is it installed and on the PATH?");
+            Failure::refused(what).of_kind(FaultKind::NotStarted)
         };
         let (mut child, leash) = children::spawn(&mut command).map_err(failed)?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -67,7 +69,7 @@ impl Pipe {
             said if said.is_empty() => String::new(),
             said => format!(" (stderr: {said})"),
         };
-        Failure::infrastructure(format!("the program ended ({status}){words}"))
+        Failure::infrastructure(format!("the program ended ({status}){words}")).of_kind(FaultKind::Ended)
     }
 
     pub(super) async fn send(&mut self, message: &Value) -> Result<(), Failure> {

@@ -20,7 +20,7 @@ use crate::supervise::{Failure, Patience, Server, waits};
 
 /// An OpenEnv server as an arena.
 #[derive(Debug)]
-pub struct OpenEnvArena(Arc<Shared>);
+pub(super) struct OpenEnvArena(Arc<Shared>);
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -37,7 +37,7 @@ pub(super) struct Shared {
 const ATTEMPTS: u32 = 5;
 
 impl OpenEnvArena {
-    pub fn new(spec: OpenEnvSpec, http: Http) -> Self {
+    pub(super) fn new(spec: OpenEnvSpec, http: Http) -> Self {
         let server = Server::new(http.name());
         let pool = Arc::new(Pool::new(spec.sessions));
         Self(Arc::new(Shared { spec, http, server, pool, actions: OnceCell::new(), crowded: Mutex::default() }))

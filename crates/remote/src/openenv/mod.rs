@@ -26,7 +26,7 @@ use serde_json::Map;
 use crate::http::{Credentials, Http};
 use crate::tasks;
 
-pub use arena::OpenEnvArena;
+use arena::OpenEnvArena;
 
 documented! {
     /// `[env]` with `kind = "openenv"`.
@@ -162,14 +162,17 @@ impl OpenEnvSpec {
             return Err(self.wrong("`url` is missing; give the server's address: url = \"http://localhost:8000\""));
         }
         if !(1..=4096).contains(&self.sessions) {
-            return Err(self.wrong(format!("sessions must be between 1 and 4096, found {}", self.sessions)));
+            return Err(self.wrong(format!(
+                "sessions must be between 1 and 4096, found {}; set how many may be open at once",
+                self.sessions
+            )));
         }
         let limits =
             [("deadline_s", self.deadline_s), ("open_deadline_s", self.open_deadline_s), ("queue_s", self.queue_s)];
         match limits.into_iter().find(|(_, value)| !(*value > 0.0 && *value <= 86_400.0)) {
-            Some((name, value)) => {
-                Err(self.wrong(format!("{name} must be over 0 and at most 86400 seconds, found {value}")))
-            }
+            Some((name, value)) => Err(self.wrong(format!(
+                "{name} must be over 0 and at most 86400 seconds, found {value}; set it to seconds, such as 60"
+            ))),
             None => Ok(()),
         }
     }

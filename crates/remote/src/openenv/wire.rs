@@ -11,10 +11,10 @@ use crate::supervise::Failure;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Envelope {
     pub observation: Map<String, Value>,
-    /// Absent if the server sent `null`, which is also how it sends a reward that is not a number.
+    /// Reward; absent if the server sent `null`, which is also how it sends one that is not a number.
     pub reward: Option<f64>,
     pub done: bool,
-    /// The sibling if there is one, else the observation's own.
+    /// Metadata: the sibling if there is one, else the observation's own.
     pub metadata: Map<String, Value>,
 }
 

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 pub(super) enum Role {
     /// Everything.
     Operator,
-    /// May act in a session that an operator opened. No reset, no state, no reward.
+    /// Acting in a session that an operator opened. No reset, no state, no reward.
     Agent,
 }
 

@@ -39,7 +39,7 @@ impl Session {
     }
 }
 
-/// All sessions are taken.
+/// Refusal of a session: all are taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Full {
     active: usize,

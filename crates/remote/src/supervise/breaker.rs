@@ -9,7 +9,7 @@ const THRESHOLD: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Closed while `until` is absent.
+/// Circuit breaker of one server; closed while `until` is absent.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     failures: u32,

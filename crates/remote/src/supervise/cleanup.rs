@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
 use std::time::Duration;
 
 /// Releases everything. Called once.
-pub trait Release: Send + Sync + 'static {
+pub(crate) trait Release: Send + Sync + 'static {
     fn release(self: Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
@@ -48,7 +48,7 @@ pub fn watch_with(watch: fn()) {
 }
 
 /// Something that is released when this is dropped.
-pub struct Registered(Arc<Held>);
+pub(crate) struct Registered(Arc<Held>);
 
 impl std::fmt::Debug for Registered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

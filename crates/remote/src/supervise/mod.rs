@@ -12,7 +12,7 @@ use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hone_trace::{Boundary, Fault};
+use hone_trace::{Boundary, Fault, FaultKind};
 use tokio::time::Instant;
 
 use breaker::Breaker;
@@ -23,6 +23,8 @@ use breaker::Breaker;
 pub struct Failure {
     pub what: String,
     pub kind: Kind,
+    /// Kind of the fault that the failure becomes.
+    pub fault: FaultKind,
 }
 
 /// Kind of failure.
@@ -37,30 +39,46 @@ pub enum Kind {
 }
 
 impl Failure {
+    fn new(what: impl Into<String>, kind: Kind) -> Self {
+        Self { what: what.into(), kind, fault: FaultKind::Other }
+    }
+
     pub fn infrastructure(what: impl Into<String>) -> Self {
-        Self { what: what.into(), kind: Kind::Infrastructure }
+        Self::new(what, Kind::Infrastructure)
     }
 
     pub fn busy(what: impl Into<String>) -> Self {
-        Self { what: what.into(), kind: Kind::Busy }
+        Self::new(what, Kind::Busy)
     }
 
     pub fn refused(what: impl Into<String>) -> Self {
-        Self { what: what.into(), kind: Kind::Refused }
+        Self::new(what, Kind::Refused)
+    }
+
+    /// No answer within a deadline.
+    fn late(deadline: Duration, because: &str) -> Self {
+        let what = format!("no answer within {:.1} s{because}", deadline.as_secs_f64());
+        Self::infrastructure(what).of_kind(FaultKind::ServerLate)
+    }
+
+    #[must_use]
+    pub(crate) fn of_kind(self, fault: FaultKind) -> Self {
+        Self { fault, ..self }
     }
 
     /// The fault of an episode that the failure ends. Infrastructure failures are transient.
     pub fn fault(self, boundary: Boundary) -> Fault {
-        Fault { transient: self.kind != Kind::Refused, ..Fault::new(boundary, self.what) }
+        let transient = self.kind != Kind::Refused;
+        Fault { transient, ..Fault::new(boundary, self.what).of_kind(self.fault) }
     }
 }
 
 /// Deadline and number of attempts of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Patience {
-    /// Everything included.
+pub(crate) struct Patience {
+    /// Deadline of the call, everything included.
     pub total: Duration,
-    /// One attempt.
+    /// Deadline of one attempt.
     pub attempt: Duration,
     /// Attempts on broken infrastructure. A busy server is retried until the deadline.
     pub attempts: u32,
@@ -68,12 +86,12 @@ pub struct Patience {
 
 impl Patience {
     /// One attempt within a deadline: for requests that must not be repeated.
-    pub fn once(deadline: Duration) -> Self {
+    pub(crate) fn once(deadline: Duration) -> Self {
         Self { total: deadline, attempt: deadline, attempts: 1 }
     }
 
     /// Several attempts of one length, with time for their pauses.
-    pub fn retried(attempt: Duration, attempts: u32) -> Self {
+    pub(crate) fn retried(attempt: Duration, attempts: u32) -> Self {
         Self { total: attempt * attempts + LONGEST_PAUSE * attempts, attempt, attempts }
     }
 }
@@ -83,7 +101,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// One server, shared by all its callers.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     name: String,
     // Std mutex: held for a few comparisons.
     breaker: Mutex<Breaker>,
@@ -93,16 +111,22 @@ pub struct Server {
 
 impl Server {
     /// `name` goes into messages and the table of waits: an address without credentials.
-    pub fn new(name: impl Into<String>) -> Self {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), breaker: Mutex::default(), trouble: Mutex::default() }
     }
 
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Calls the server for `who` (a task, a command) until it answers, refuses, or the deadline passes.
-    pub async fn call<T, F, Fut>(&self, who: &str, what: &str, patience: Patience, attempt: F) -> Result<T, Failure>
+    pub(crate) async fn call<T, F, Fut>(
+        &self,
+        who: &str,
+        what: &str,
+        patience: Patience,
+        attempt: F,
+    ) -> Result<T, Failure>
     where
         F: FnMut() -> Fut,
         Fut: Future<Output = Result<T, Failure>>,
@@ -114,9 +138,8 @@ impl Server {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(failure)) => failure,
             Err(_) => {
-                let seconds = patience.total.as_secs_f64();
                 let because = last.map(|last: Failure| format!(" ({})", last.what)).unwrap_or_default();
-                Failure::infrastructure(format!("no answer within {seconds:.1} s{because}"))
+                Failure::late(patience.total, &because)
             }
         };
         Err(Failure { what: format!("{what} at {}: {}", self.name, failure.what), ..failure })
@@ -136,9 +159,9 @@ impl Server {
         let mut broken = 0;
         loop {
             self.admitted(last).await;
-            let tried = tokio::time::timeout(patience.attempt, attempt()).await.unwrap_or_else(|_| {
-                Err(Failure::infrastructure(format!("no answer within {:.1} s", patience.attempt.as_secs_f64())))
-            });
+            let tried = tokio::time::timeout(patience.attempt, attempt())
+                .await
+                .unwrap_or_else(|_| Err(Failure::late(patience.attempt, "")));
             let failure = match tried {
                 Err(failure) if failure.kind == Kind::Infrastructure => {
                     self.breaker().failed(Instant::now());
@@ -179,7 +202,7 @@ impl Server {
     }
 
     /// The last failure that was to be tried again, until the server answers.
-    pub fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -1,44 +1,91 @@
 //! Kinds of values, found by asking serde: a type's deserialiser says which kind it expects before it gets any value.
 
+use std::any::TypeId;
+use std::fmt;
+use std::path::PathBuf;
+
 use serde::de::value::Error;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
-/// The kind of value that `T` reads: `whole number`, `one of "a", "b"`, `list of text`, `path`, ….
-pub fn kind<'de, T: Deserialize<'de>>() -> String {
-    // serde asks for a path as for any text, so the type's name has to say it.
-    if std::any::type_name::<T>().contains("PathBuf") {
-        return "path".to_owned();
+/// Kind of value that a key takes. Displayed in a user's words: `whole number`, `one of "a", "b"`, `list of text`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    Any,
+    Flag,
+    Whole,
+    Number,
+    Text,
+    Path,
+    /// A table; its keys, where the type has a fixed set.
+    Table(&'static [&'static str]),
+    TextOrTable,
+    OneOf(&'static [&'static str]),
+    List(Box<Kind>),
+    /// A list of a fixed length.
+    Tuple(usize, Box<Kind>),
+}
+
+impl Kind {
+    pub fn is_list(&self) -> bool {
+        matches!(self, Self::List(_) | Self::Tuple(..))
     }
-    let mut found = String::from("any");
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Flag => f.write_str("true or false"),
+            Self::Whole => f.write_str("whole number"),
+            Self::Number => f.write_str("number"),
+            Self::Text => f.write_str("text"),
+            Self::Path => f.write_str("path"),
+            Self::Table([]) => f.write_str("table"),
+            Self::Table(keys) => write!(f, "table of {}", quoted(keys)),
+            Self::TextOrTable => f.write_str("text or table"),
+            Self::OneOf(names) => write!(f, "one of {}", quoted(names)),
+            Self::List(item) => write!(f, "list of {item}"),
+            Self::Tuple(count, item) => write!(f, "list of {count}, each a {item}"),
+        }
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The kind of value that `T` reads.
+pub fn kind<'de, T: Deserialize<'de> + 'static>() -> Kind {
+    // serde asks for a path as for any text.
+    if [TypeId::of::<PathBuf>(), TypeId::of::<Option<PathBuf>>()].contains(&TypeId::of::<T>()) {
+        return Kind::Path;
+    }
+    let mut found = Kind::Any;
     // Always fails: there is no value, only the request for one.
     let _ = T::deserialize(Probe(&mut found));
     found
 }
 
 /// Deserialiser that records which kind is requested and has no value to give.
-struct Probe<'a>(&'a mut String);
+struct Probe<'a>(&'a mut Kind);
 
 impl Probe<'_> {
-    fn note<V>(self, kind: impl Into<String>) -> Result<V, Error> {
-        *self.0 = kind.into();
+    fn note<V>(self, kind: Kind) -> Result<V, Error> {
+        *self.0 = kind;
         Err(Error::custom("only the kind was asked for"))
-    }
-
-    /// The kind of a list's items, after `prefix`.
-    fn items<'de, V: Visitor<'de>>(self, prefix: &str, visitor: V) -> Result<V::Value, Error> {
-        let mut item = String::from("any");
-        let _ = visitor.visit_seq(Items(&mut item));
-        self.note(format!("{prefix} {item}"))
     }
 }
 
-fn named(names: &'static [&'static str]) -> String {
-    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+/// Kind of a list's items.
+fn items<'de, V: Visitor<'de>>(visitor: V) -> Kind {
+    let mut item = Kind::Any;
+    let _ = visitor.visit_seq(Items(&mut item));
+    item
 }
 
 macro_rules! noted {
-    ($kind:literal: $($method:ident)+) => {
+    ($kind:expr => $($method:ident)+) => {
         $(fn $method<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
             self.note($kind)
         })+
@@ -48,13 +95,13 @@ macro_rules! noted {
 impl<'de> Deserializer<'de> for Probe<'_> {
     type Error = Error;
 
-    noted!("true or false": deserialize_bool);
-    noted!("whole number": deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8
+    noted!(Kind::Flag => deserialize_bool);
+    noted!(Kind::Whole => deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8
         deserialize_u16 deserialize_u32 deserialize_u64);
-    noted!("number": deserialize_f32 deserialize_f64);
-    noted!("text": deserialize_char deserialize_str deserialize_string deserialize_identifier);
-    noted!("table": deserialize_map);
-    noted!("text or table": deserialize_any);
+    noted!(Kind::Number => deserialize_f32 deserialize_f64);
+    noted!(Kind::Text => deserialize_char deserialize_str deserialize_string deserialize_identifier);
+    noted!(Kind::Table(&[]) => deserialize_map);
+    noted!(Kind::TextOrTable => deserialize_any);
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_some(self)
@@ -65,11 +112,11 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.items("list of", visitor)
+        self.note(Kind::List(Box::new(items(visitor))))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, count: usize, visitor: V) -> Result<V::Value, Error> {
-        self.items(&format!("list of {count}, each a"), visitor)
+        self.note(Kind::Tuple(count, Box::new(items(visitor))))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -78,7 +125,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         fields: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, Error> {
-        self.note(format!("table of {}", named(fields)))
+        self.note(Kind::Table(fields))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -87,14 +134,14 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         variants: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, Error> {
-        self.note(format!("one of {}", named(variants)))
+        self.note(Kind::OneOf(variants))
     }
 
     forward_to_deserialize_any! { i128 u128 bytes byte_buf unit unit_struct tuple_struct ignored_any }
 }
 
 /// A list with one item, which is asked only for its kind.
-struct Items<'a>(&'a mut String);
+struct Items<'a>(&'a mut Kind);
 
 impl<'de> SeqAccess<'de> for Items<'_> {
     type Error = Error;
@@ -116,12 +163,17 @@ mod tests {
             OneThing,
             Another,
         }
-        assert_eq!(kind::<u8>(), "whole number");
-        assert_eq!(kind::<Option<f64>>(), "number");
-        assert_eq!(kind::<Vec<String>>(), "list of text");
-        assert_eq!(kind::<(f64, f64)>(), "list of 2, each a number");
-        assert_eq!(kind::<Choice>(), "one of \"one_thing\", \"another\"");
-        assert_eq!(kind::<Option<std::path::PathBuf>>(), "path");
-        assert_eq!(kind::<serde_json::Value>(), "text or table");
+        for (kind, words) in [
+            (kind::<u8>(), "whole number"),
+            (kind::<Option<f64>>(), "number"),
+            (kind::<Vec<String>>(), "list of text"),
+            (kind::<(f64, f64)>(), "list of 2, each a number"),
+            (kind::<Choice>(), "one of \"one_thing\", \"another\""),
+            (kind::<Option<PathBuf>>(), "path"),
+            (kind::<serde_json::Value>(), "text or table"),
+        ] {
+            assert_eq!(kind.to_string(), words);
+            assert_eq!(kind.is_list(), words.starts_with("list"), "{words}");
+        }
     }
 }

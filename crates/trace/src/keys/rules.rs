@@ -38,9 +38,9 @@ pub enum Shape {
     Named(&'static [&'static [Key]]),
     /// Table, or list of tables, whose keys depend on its contents.
     Chosen(Choose),
-    /// Not a key itself: these keys are in the same table as the others.
+    /// Keys in the same table as the others; the field itself is no key.
     Flat(&'static [Key]),
-    /// Not a key itself: all other keys of the table are read elsewhere.
+    /// All other keys of the table, which are read elsewhere; the field itself is no key.
     Others,
 }
 

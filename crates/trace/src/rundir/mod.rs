@@ -53,7 +53,7 @@ pub enum RunDirError {
     Locked(PathBuf),
     #[error("{}, record {record}: {what}", path.display())]
     Damaged { path: PathBuf, record: u64, what: String },
-    #[error("the run has {have} traces; trace {asked} does not exist")]
+    #[error("trace {asked} does not exist: the run has {have}; they are numbered from 0")]
     NoSuchTrace { asked: u64, have: u64 },
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{head, tools, trace, version};
 use hone_trace::{
-    BadNode, Boundary, Digest, Fault, Group, Message, Node, Outcome, Reward, Sampled, Seed, Task, TaskSet,
+    BadNode, Boundary, Digest, Fault, FaultKind, Group, Message, Node, Outcome, Reward, Sampled, Seed, Task, TaskSet,
     TaskSetError, ToolCall, ToolSet, ToolSpec, Trace, TraceBuilder, TraceHead, TurnRecord, Usage,
 };
 use proptest::prelude::*;
@@ -54,6 +54,18 @@ fn a_faulted_trace_leaves_its_group_with_its_reason() {
     assert_eq!(group.traces().len(), 2);
     assert!(matches!(&group.faulted()[0].outcome, Outcome::Fault { fault } if fault.to_string().contains("refused")));
     assert_eq!(group.all().count(), 3, "and none is lost");
+}
+
+#[test]
+fn a_fault_is_read_back_with_its_kind_and_an_older_one_without() {
+    let late = Fault::new(Boundary::Environment, "no answer").of_kind(FaultKind::ServerLate);
+    let mut record = serde_json::to_value(&late).unwrap();
+    assert_eq!(record["kind"], "server_late");
+    assert_eq!(serde_json::from_value::<Fault>(record.clone()).unwrap(), late);
+    record.as_object_mut().unwrap().remove("kind");
+    let older = serde_json::from_value::<Fault>(record.clone()).unwrap();
+    assert_eq!(older.kind, FaultKind::Other);
+    assert_eq!(serde_json::to_value(&older).unwrap(), record, "written as before");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::stats::{check_spread, deviation, mean};
 
 /// Sum over components of weight × (r − mean of the group) / (deviation of the group + ε), whitened over the batch.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Gdpo {
+struct Gdpo {
     pub weights: Weights,
     pub epsilon: f64,
 }

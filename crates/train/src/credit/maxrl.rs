@@ -15,7 +15,7 @@ pub(super) const MAXRL: CreditEntry = CreditEntry {
 
 /// (R − mean of the group) / (mean of the group + ε). For rewards of at least zero.
 #[derive(Debug, Clone, PartialEq)]
-pub struct MaxRl {
+struct MaxRl {
     pub weights: Weights,
     pub epsilon: f64,
 }

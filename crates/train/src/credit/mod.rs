@@ -13,12 +13,9 @@ mod total;
 mod turns;
 
 pub use arguments::by_argument;
-pub use gdpo::Gdpo;
 pub use grpo::{Grpo, Scale};
-pub use maxrl::MaxRl;
 pub use overlong::mask_overlong;
 pub use recipe::{BadCredit, CreditRecipe, Estimator};
-pub use reinforce_pp::ReinforcePlusPlus;
 pub use rloo::Rloo;
 pub use schedule::Schedule;
 pub use total::Weights;

@@ -23,7 +23,7 @@ pub(super) const REINFORCE_PP_BASELINE: CreditEntry = CreditEntry {
 
 /// (R − mean) / deviation over all sampled tokens of the batch, a trace's tokens all earning its reward.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ReinforcePlusPlus {
+struct ReinforcePlusPlus {
     pub weights: Weights,
     /// Subtracts the group's mean first (REINFORCE++-baseline). Groups of one then have no signal.
     pub baseline: bool,

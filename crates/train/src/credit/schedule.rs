@@ -48,7 +48,7 @@ impl Schedule {
     }
 
     /// Reason of every trace of a group for having no signal. `None` if any of them has some.
-    pub fn without_signal(&self, recipe: &Recipe, group: &Group, step: u64) -> Option<Vec<Advantage>> {
+    pub(crate) fn without_signal(&self, recipe: &Recipe, group: &Group, step: u64) -> Option<Vec<Advantage>> {
         let groups = std::slice::from_ref(group);
         let mut advantages = self.at(step).credit(groups);
         let none = advantages.iter().flatten().all(|advantage| matches!(advantage, Advantage::None { .. }));

@@ -60,7 +60,7 @@ fn drawn(values: &[f64], share: bool, draws: usize) -> Option<Estimate> {
 
 /// Interval of any statistic of the tasks, whose value on all of them is `estimate`. Draws on which the statistic is
 /// undefined count as not drawn. `None` for a single task.
-pub fn of_statistic<T>(
+pub(crate) fn of_statistic<T>(
     tasks: &[T],
     estimate: f64,
     purpose: &str,

@@ -136,7 +136,7 @@ fn collect(keys: &'static [&'static [Key]], path: &str, meaning: &'static str, l
     });
     found.push(Section { path: path.to_owned(), list, meaning, keys: own.collect() });
     for key in all() {
-        let list = (key.kind)().starts_with("list");
+        let list = (key.kind)().is_list();
         match key.rule.shape {
             Shape::Table(keys) => collect(keys, &join(path, key.name), key.meaning, list, found),
             Shape::Chosen(_) => {

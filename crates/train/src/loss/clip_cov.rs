@@ -24,7 +24,7 @@ pub(super) const CLIP_COV: LossEntry = LossEntry {
 
 /// The clipped objective, without the gradient of a small random share of the high-covariance tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ClipCov {
+struct ClipCov {
     pub clip: Clip,
     pub share: f64,
     /// Covariances between these two are eligible.

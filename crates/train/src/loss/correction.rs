@@ -37,25 +37,25 @@ pub enum Bound {
 }
 
 /// The corrections and their names.
-pub static CORRECTIONS: &[Entry<(Spread, Bound)>] = catalogue! {
+pub(crate) static CORRECTIONS: &[Entry<(Spread, Bound)>] = catalogue! {
     /// c = clamp(e^d, min, max), each token its own.
     /// TIS. Mild and robust; max 2 to 3.
-    "token_truncate" => (Spread::Token, Bound::Truncate);
+    "token_truncate" => (Spread::Token, Bound::Truncate), after "Yao et al. 2025, Your Efficient RL Framework Secretly Brings You Off-Policy RL Training, fengyao.notion.site/off-policy-rl";
     /// c = e^d, and 0 outside [min, max].
     /// MIS per token: excludes tokens on which sampler and learner disagree.
-    "token_mask" => (Spread::Token, Bound::Mask);
+    "token_mask" => (Spread::Token, Bound::Mask), after "Ling team 2025, IcePop, ringtech.notion.site/icepop";
     /// c = clamp(e^(sum of d), min, max), one for the sequence.
     /// Unbiased except for the truncation; the variance grows with length.
-    "sequence_truncate" => (Spread::Sequence, Bound::Truncate);
+    "sequence_truncate" => (Spread::Sequence, Bound::Truncate), after "Liu, Li et al. 2025, When Speed Kills Stability, yingru.notion.site";
     /// c = e^(sum of d), and 0 outside [min, max].
     /// MIS: excludes sequences on which sampler and learner disagree. Max 3.
-    "sequence_mask" => (Spread::Sequence, Bound::Mask);
+    "sequence_mask" => (Spread::Sequence, Bound::Mask), after "Liu, Li et al. 2025, When Speed Kills Stability, yingru.notion.site";
     /// c = clamp(e^(mean of d), min, max), one for the sequence.
     /// As "sequence_truncate" without its growth with length; slightly biased.
     "geometric_truncate" => (Spread::Geometric, Bound::Truncate);
     /// c = e^(mean of d), and 0 outside [min, max].
     /// A tight sequence filter; bounds such as 0.99 and 1.01.
-    "geometric_mask" => (Spread::Geometric, Bound::Mask);
+    "geometric_mask" => (Spread::Geometric, Bound::Mask), after "Liu, Li et al. 2025, When Speed Kills Stability, yingru.notion.site";
 };
 
 documented! {

@@ -40,7 +40,7 @@ pub(super) const DPPO_KL: LossEntry = LossEntry {
 
 /// −ρA, without a gradient if the token has left the trust region and the update would push it further out.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Dppo {
+struct Dppo {
     pub divergence: Divergence,
     /// Largest divergence for tokens with a negative advantage, and with a positive one.
     pub low: f64,
@@ -49,7 +49,7 @@ pub struct Dppo {
 
 /// Divergence: the change of the sampled token's probability, from μ to π.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Divergence {
+enum Divergence {
     /// |π − μ|.
     TotalVariation,
     /// KL between Bernoulli distributions with probabilities μ and π.

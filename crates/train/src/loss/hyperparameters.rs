@@ -68,7 +68,7 @@ pub enum BadLoss {
     Missing { loss: String, option: &'static str, why: &'static str },
     #[error("loss {loss:?} cannot be combined with this correction: {why}")]
     Conflict { loss: String, why: &'static str },
-    #[error("{option} must be a number")]
+    #[error("{option} is not a number; write {option} = 0.2, for example")]
     NotANumber { option: String },
     #[error("{option} = {value} is out of range: {must}")]
     Range { option: &'static str, value: f64, must: &'static str },

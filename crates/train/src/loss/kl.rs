@@ -48,16 +48,16 @@ pub enum Estimator {
 }
 
 /// The estimators and their names.
-pub static ESTIMATORS: &[Entry<Estimator>] = catalogue! {
+pub(crate) static ESTIMATORS: &[Entry<Estimator>] = catalogue! {
     /// Δ.
     /// Unbiased as a value but noisy; in a loss its gradient vanishes in expectation unless bias-corrected.
-    "k1" => Estimator::K1;
+    "k1" => Estimator::K1, after "Schulman 2020, Approximating KL Divergence, joschu.net/blog/kl-approx.html";
     /// Δ²/2.
     /// Low variance; on-policy its gradient is the true KL's.
-    "k2" => Estimator::K2;
+    "k2" => Estimator::K2, after "Schulman 2020, Approximating KL Divergence, joschu.net/blog/kl-approx.html";
     /// e^(−Δ) + Δ − 1.
     /// Unbiased, never negative. The default.
-    "k3" => Estimator::K3;
+    "k3" => Estimator::K3, after "Schulman 2020, Approximating KL Divergence, joschu.net/blog/kl-approx.html";
     /// |Δ|.
     /// The same pull at any distance.
     "abs" => Estimator::Abs;

@@ -20,7 +20,7 @@ pub(super) const KL_COV: LossEntry = LossEntry {
 
 /// −ρA, plus a penalty on |log ρ| for the share of tokens with the highest covariance.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct KlCov {
+struct KlCov {
     pub share: f64,
     pub penalty: f64,
 }

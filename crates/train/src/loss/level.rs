@@ -15,23 +15,23 @@ pub enum Level {
 }
 
 /// The levels and their names.
-pub static LEVELS: &[Entry<Level>] = catalogue! {
+pub(crate) static LEVELS: &[Entry<Level>] = catalogue! {
     /// ρ = e^(l−o), each token its own.
     /// The default.
     "token" => Level::Token;
     /// ρ = e^(mean of l−o over the sequence), the same for all its tokens.
     /// GSPO. For long sequences and mixtures of experts, where single-token ratios are noise; clip ranges are then 1000 times smaller.
-    "sequence" => Level::Sequence;
+    "sequence" => Level::Sequence, after "Zheng et al. 2025, Group Sequence Policy Optimization, arXiv:2507.18071";
     /// The sequence's ratio as a value, but each token's gradient flows through its own logprob only.
     /// GSPO-token. As "sequence", when tokens of one sequence have different advantages (per-turn credit).
-    "sequence_token" => Level::SequenceToken;
+    "sequence_token" => Level::SequenceToken, after "Zheng et al. 2025, Group Sequence Policy Optimization, arXiv:2507.18071";
 };
 
 /// The policy the ratio compares with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Anchor {
-    /// The learner when the batch was first seen.
+    /// The sampler; with a `loss.correction`, the learner before its first update on the batch.
     #[default]
     Old,
     /// The sampler, under the trained policy's distribution.

@@ -23,7 +23,7 @@ pub(super) const CROSS_ENTROPY: LossEntry = LossEntry {
 
 /// −A l.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Likelihood;
+struct Likelihood;
 
 impl Surrogate for Likelihood {
     fn term(&self, token: &Token) -> Term {

@@ -21,22 +21,21 @@ use hone_trace::keys::Key;
 
 pub use cispo::Cispo;
 pub use clip::Clip;
-pub use clip_cov::ClipCov;
-pub use correction::{Bound, CORRECTIONS, Correction, Spread};
-pub use dppo::{Divergence, Dppo};
+pub(crate) use correction::CORRECTIONS;
+pub use correction::{Bound, Correction, Spread};
 pub use hyperparameters::{BadLoss, HYPERPARAMETERS, Hyperparameters};
 pub use importance::Importance;
-pub use kl::{ESTIMATORS, Estimator, Kl};
-pub use kl_cov::KlCov;
-pub use level::{Anchor, LEVELS, Level};
-pub use likelihood::Likelihood;
-pub use objective::{MASKS, Objective, StepObjective};
+pub(crate) use kl::ESTIMATORS;
+pub use kl::{Estimator, Kl};
+pub(crate) use level::LEVELS;
+pub use level::{Anchor, Level};
+pub(crate) use objective::MASKS;
+pub use objective::{Objective, StepObjective};
 pub use recipe::LossRecipe;
-pub use reduction::{REDUCTIONS, Reduction};
-pub use sapo::Sapo;
+pub(crate) use reduction::REDUCTIONS;
+pub use reduction::Reduction;
 pub use step_stats::StepStats;
 pub use surrogate::{Selector, Surrogate, Term, Token};
-pub use vespo::Vespo;
 
 use crate::catalogue::Entry;
 

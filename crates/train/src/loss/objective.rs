@@ -25,16 +25,16 @@ pub struct Objective {
 }
 
 /// The masks and their names. Overlong filtering belongs to credit, see [`crate::credit::mask_overlong`].
-pub static MASKS: &[Entry<()>] = catalogue! {
+pub(crate) static MASKS: &[Entry<()>] = catalogue! {
     /// `loss.off_policy_mask = θ` keeps tokens with A ≥ 0, and of the others those in sequences with mean(q−l) ≤ θ.
     /// Negative examples far from the policy teach little and destabilise; try 0.05 to 0.1 in asynchronous runs.
-    "off_policy_mask" => ();
+    "off_policy_mask" => (), after "DeepSeek-AI 2025, DeepSeek-V3.2, arXiv:2512.02556";
     /// `loss.top_entropy = p` keeps the share p of the step's tokens whose distribution has the highest entropy.
-    /// Trains only on decision points; 0.2 is the published value.
-    "top_entropy" => ();
+    /// Trains only on decision points; the paper trains 0.2 of them.
+    "top_entropy" => (), after "Wang et al. 2025, Beyond the 80/20 Rule, arXiv:2506.01939";
     /// `overlong_filter = true` trains no episode that a length limit cut short; its reward stays in the statistics.
     /// Avoids punishing good replies for being truncated. Without it the policy learns to be brief.
-    "overlong_filter" => ();
+    "overlong_filter" => (), after "Yu et al. 2025, DAPO, arXiv:2503.14476";
 };
 
 /// Scratch for the tokens of one sequence, reused across sequences.

@@ -25,7 +25,7 @@ documented! {
         /// Level of the importance ratio: token, sequence or sequence_token; absent: the loss's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub level: Option<String>,
-        /// Policy the ratio compares with: the learner when the batch was first seen, or the sampler; absent: the loss's own.
+        /// Policy the importance ratio compares with, old or sampler: docs/algorithms.md; absent: the loss's own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub anchor: Option<Anchor>,
         /// Weight of one token in the step: docs/algorithms.md; absent: the loss's own.

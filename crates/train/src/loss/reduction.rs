@@ -20,22 +20,22 @@ pub enum Reduction {
 }
 
 /// The reductions and their names. "constant_length" takes its length from the option `max_tokens`.
-pub static REDUCTIONS: &[Entry<Reduction>] = catalogue! {
+pub(crate) static REDUCTIONS: &[Entry<Reduction>] = catalogue! {
     /// 1 / tokens of the step.
-    /// Every token counts the same, so long replies count more. The usual choice (DAPO).
-    "token_mean" => Reduction::TokenMean;
+    /// Every token counts the same, so long replies count more. The usual choice.
+    "token_mean" => Reduction::TokenMean, after "Yu et al. 2025, DAPO, arXiv:2503.14476";
     /// 1 / (sequences × tokens of this sequence).
-    /// Every reply counts the same; long bad replies are penalised less per token, which lets replies grow (GRPO).
-    "sequence_mean" => Reduction::SequenceMean;
+    /// Every reply counts the same; long bad replies are penalised less per token, which lets replies grow.
+    "sequence_mean" => Reduction::SequenceMean, after "Shao et al. 2024, DeepSeekMath, arXiv:2402.03300";
     /// 1 / sequences.
     /// Sums over tokens: the gradient grows with length. With a sequence-level ratio this is LUSPO.
-    "sequence_sum" => Reduction::SequenceSum;
+    "sequence_sum" => Reduction::SequenceSum, after "Liu et al. 2026, Length-Unbiased Sequence Policy Optimization, arXiv:2602.05261";
     /// 1 / (sequences × `max_tokens`).
-    /// No length bias in either direction (Dr.GRPO). The constant only scales the learning rate.
-    "constant_length" => Reduction::ConstantLength(1.0);
+    /// No length bias in either direction. The constant only scales the learning rate.
+    "constant_length" => Reduction::ConstantLength(1.0), after "Liu et al. 2025, Understanding R1-Zero-Like Training, arXiv:2503.20783";
     /// 1 / (prompts × tokens of this prompt's sequences).
     /// Every prompt counts the same; for mixtures of short and long tasks.
-    "prompt_mean" => Reduction::PromptMean;
+    "prompt_mean" => Reduction::PromptMean, after "Khatri et al. 2025, The Art of Scaling Reinforcement Learning Compute for LLMs, arXiv:2510.13786";
 };
 
 impl Reduction {

@@ -24,7 +24,7 @@ pub(super) const SAPO: LossEntry = LossEntry {
 
 /// −(4/τ) σ(τ(ρ−1)) A, with one τ for good tokens and another for bad ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sapo {
+struct Sapo {
     pub tau_positive: f64,
     pub tau_negative: f64,
 }

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 pub struct Token {
     /// The learner's logprob now.
     pub logp: f64,
-    /// The anchor of the ratio: the learner's logprob when the batch was first seen, or the sampler's.
+    /// The anchor of the ratio: the old logprob, or the sampler's.
     pub anchor: f64,
     /// Log of the ratio, at the objective's level, and the ratio.
     pub log_ratio: f64,

@@ -26,7 +26,7 @@ pub(super) const VESPO: LossEntry = LossEntry {
 
 /// −sg[ φ(x) ] A l, φ(x) = exp(λ + kx − λeˣ), x the sequence's drift. φ(0) = 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Vespo {
+struct Vespo {
     /// (k, λ) of sequences with an advantage of at least zero.
     pub positive: (f64, f64),
     pub negative: (f64, f64),

@@ -33,7 +33,7 @@ pub struct Place {
     pub position: usize,
     pub sampler: f32,
     pub behaviour: f32,
-    /// Old logprob: the learner's when the sequence was first seen. `None` until then.
+    /// Old logprob: the sampler's, or the learner's before its first update on the batch. `None` until it is known.
     pub old: Option<f32>,
 }
 

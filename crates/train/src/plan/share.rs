@@ -30,7 +30,11 @@ pub(super) fn check(shares: &BTreeMap<String, Share>) -> Result<(), String> {
         }
     }
     let least: f64 = shares.values().map(|share| share.min).sum();
-    if least > 1.0 + 1e-9 { Err(format!("plan.share: the minimum shares add up to {least}, over 1")) } else { Ok(()) }
+    if least > 1.0 + 1e-9 {
+        Err(format!("plan.share: the minimum shares add up to {least}, over 1; lower one"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Shares in proportion to the weights, each within its bounds. The surplus or deficit that a bound causes is

@@ -22,7 +22,7 @@ pub enum Window {
 
 impl EpisodeSet {
     /// True for two evaluations, and for two windows of training: these are comparable.
-    pub fn is_like(self, other: Self) -> bool {
+    pub(crate) fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 }

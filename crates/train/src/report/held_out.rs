@@ -17,9 +17,11 @@ use crate::evaluate::{
 use crate::events::{ControlEvent, ControlPart, Event};
 use crate::recipe::Recipe;
 
-/// Reason why a run with evaluations has no verdict.
+/// Reasons why a run has no verdict.
+const NO_EVALUATIONS: &str = "no verdict: there are no evaluations before and after training to compare";
 const NO_CONTROLS: &str = "no verdict: without controls it cannot be told from more confidence (training is not over, or \
                            eval.controls = false)";
+const NO_TASKS: &str = "no verdict: no held-out task was scored both before and after training";
 
 /// Directory of the control run.
 pub const PLACEBO: &str = "placebo";
@@ -37,6 +39,9 @@ pub struct HeldOut {
     pub probes: Vec<Probe>,
     /// Verdict on the policy, with the differences it rests on. Absent before training is over.
     pub judgement: Option<Judgement>,
+    /// Reason why there is no verdict, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_verdict: Option<String>,
     /// Reasons why a part of it is missing, in words.
     pub notes: Vec<String>,
     /// The sampled success over the best of the start and the controls.
@@ -107,7 +112,11 @@ impl HeldOut {
             let difference = as_they_are.and_then(|before| paired(before, &by_task));
             probes.push(Probe { tools: *how, result: evaluation, difference });
         }
-        let judgement = Self::judged(&greedy, &sampled, &controls, events, &mut notes);
+        let judged = Self::judged(&greedy, &sampled, &controls, events);
+        let (judgement, no_verdict) = match judged {
+            Ok(judgement) => (Some(judgement), None),
+            Err(why) => (None, Some(why.to_owned())),
+        };
         let gain = Self::gain_over(&sampled, &controls);
         Ok(Self {
             headline: recipe.eval.headline(),
@@ -116,6 +125,7 @@ impl HeldOut {
             controls: controls.into_iter().map(|(control, _)| control).collect(),
             probes,
             judgement,
+            no_verdict,
             notes,
             gain,
             baselines: events.baselines.iter().map(Played::floor).collect(),
@@ -141,20 +151,19 @@ impl HeldOut {
         sampled: &[Option<(u64, Counted)>; 2],
         controls: &[(Control, ByTask)],
         events: &Events,
-        notes: &mut Vec<String>,
-    ) -> Option<Judgement> {
-        let [Some((_, greedy_before)), Some((_, greedy_after))] = greedy else { return None };
-        let [Some((_, sampled_before)), Some((_, sampled_after))] = sampled else { return None };
+    ) -> Result<Judgement, &'static str> {
+        let [Some((_, greedy_before)), Some((_, greedy_after))] = greedy else { return Err(NO_EVALUATIONS) };
+        let [Some((_, sampled_before)), Some((_, sampled_after))] = sampled else { return Err(NO_EVALUATIONS) };
         let sharpened = controls.iter().find(|(control, _)| control.kind == ControlKind::Sharpened);
         if sharpened.is_none() && events.skipped.is_none() {
-            notes.push(NO_CONTROLS.into());
-            return None;
+            return Err(NO_CONTROLS);
         }
-        judge(Evidence {
+        let evidence = Evidence {
             greedy: [&greedy_before.by_task, &greedy_after.by_task],
             sampled: [&sampled_before.by_task, &sampled_after.by_task],
             sharpened: sharpened.map(|(_, by_task)| by_task),
-        })
+        };
+        judge(evidence).ok_or(NO_TASKS)
     }
 
     /// Gain over the best of them, so that no control is cherry-picked.

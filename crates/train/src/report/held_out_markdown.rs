@@ -75,7 +75,7 @@ impl HeldOut {
                 gain.difference.word()
             );
         }
-        for note in &self.notes {
+        for note in self.no_verdict.iter().chain(&self.notes) {
             let _ = write!(page, "\nNote: {note}.\n");
         }
     }

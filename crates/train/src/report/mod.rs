@@ -35,7 +35,7 @@ use crate::recipe::{Recipe, RecipeError};
 pub enum ReportError {
     #[error(transparent)]
     Run(#[from] RunDirError),
-    #[error("the recipe in the run directory cannot be read: {0}")]
+    #[error("the recipe in the run directory cannot be read: {0}; recipe.toml must be the one that the run wrote")]
     Recipe(#[from] RecipeError),
     #[error("cannot write {path}: {source}")]
     Write { path: String, source: std::io::Error },

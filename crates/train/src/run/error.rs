@@ -41,8 +41,8 @@ pub enum TrainError {
     #[error("{}", diverged(*step, what, *newest, run))]
     Diverged { step: u64, what: String, newest: Option<u64>, run: PathBuf },
     #[error(
-        "nothing was learned in {steps} consecutive steps, most recently because {why}\neverything is recorded in {}; fix the \
-         cause and resume with `--resume {}` (train.patience sets how many such steps are tolerated)",
+        "nothing was learned in {steps} consecutive steps, most recently because {why}\neverything is recorded in {}\nhint: \
+         correct the cause and resume with `--resume {}` (train.patience sets how many such steps are tolerated)",
         run.display(), run.display()
     )]
     Stuck { steps: u32, why: String, run: PathBuf },
@@ -70,7 +70,7 @@ fn diverged(step: u64, what: &str, newest: Option<u64>, run: &Path) -> String {
         ),
         Some(newest) => format!(
             "step {step} made the policy's weights not finite ({what}), and they were not saved; lower \
-             train.learning_rate or train.max_grad_norm in {run}/recipe.toml and go on from the checkpoint of step {newest} \
+             train.learning_rate or train.max_grad_norm in {run}/recipe.toml and resume from the checkpoint of step {newest} \
              with `hone train --resume {run}` (a warm start: `hone sft … --resume` with the lower sft.learning_rate)"
         ),
     }

@@ -5,14 +5,15 @@ use hone_trace::rundir::RunReader;
 use super::{TrainError, Trainer, Warning, Watch};
 use crate::checkpoint;
 use crate::events::{Event, GuardEvent};
-use crate::guard::Fall;
+use crate::guard::{BatchSize, Fall, Measure};
 use crate::ledger::Ledger;
 
 impl Trainer<'_> {
     /// Examines the step that was just recorded.
     pub(super) async fn guard(&mut self, ledger: &Ledger, watch: &mut dyn Watch) -> Result<(), TrainError> {
         let recipe = self.recipe;
-        let seen = self.state.guard.look(recipe.guard, ledger, &recipe.eval.success, recipe.train.groups);
+        let size = BatchSize { groups: recipe.train.groups, group_size: recipe.train.group_size };
+        let seen = self.state.guard.look(recipe.guard, ledger, &recipe.eval.success, size);
         let Some(fall) = seen else { return Ok(()) };
         let back_to = if recipe.guard.rollback { self.go_back(&fall).await? } else { None };
         if back_to.is_none() {
@@ -21,6 +22,7 @@ impl Trainer<'_> {
         let rate_factor = self.state.guard.factor();
         let event = GuardEvent {
             step: ledger.step,
+            measure: fall.measure,
             before: fall.before,
             after: fall.after,
             normal: fall.normal,
@@ -72,8 +74,12 @@ impl GuardEvent {
             0 | 1 => format!("{value:.2}"),
             steps => format!("an average of {value:.2} over {steps} steps"),
         };
+        let what = match self.measure {
+            Measure::Success => success,
+            Measure::SolvedTasks => "the share of tasks solved at least once",
+        };
         format!(
-            "{success} dropped sharply at step {}, from {} to {}: {}. {}",
+            "{what} dropped sharply at step {}, from {} to {}: {}. {}",
             self.step,
             of(self.before, self.normal),
             of(self.after, self.steps),

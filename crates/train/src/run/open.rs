@@ -1,9 +1,10 @@
 //! A run before its first step: everything that may refuse the recipe, then the directory.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use hone_trace::rundir::{RunDir, RunDirError};
-use hone_trace::{Abilities, LearnerSpec, Loss as _, Reference};
+use hone_trace::{Abilities, LearnerSpec, Loss as _, Reference, did_you_mean};
 
 use super::{TrainError, Trainer};
 use crate::ahead::{Source, StalenessTracker};
@@ -38,7 +39,13 @@ impl<'a> Trainer<'a> {
         let state = found.map(|(_, state)| state).unwrap_or_default();
         let plan = Plan::new(&recipe.plan, recipe.seed, &setup.tasks, state.plan.clone());
         if let Some(name) = plan.unknown_shares().first() {
-            return Err(RecipeError::new(format!("plan.share.{name}: no task is of that environment")).into());
+            let known: BTreeSet<&str> = setup.tasks.iter().map(|task| task.env.as_str()).collect();
+            let nearest = did_you_mean(name, known.iter().copied());
+            let known = Vec::from_iter(known).join(", ");
+            return Err(RecipeError::new(format!(
+                "plan.share.{name}: no task is of that environment; {nearest}the tasks are of {known}"
+            ))
+            .into());
         }
         let limits = recipe.train.kl_within.as_deref().map(drift::limits).transpose()?;
         let mut run = open()?;
@@ -51,7 +58,9 @@ impl<'a> Trainer<'a> {
         source.restart(&plan, &state.ahead);
         let mut staleness = StalenessTracker::default();
         staleness.mark(learner.version().step);
-        let checkpointer = Checkpointer::new(&recipe.checkpoint, &setup.model_dir, at);
+        let mut checkpoints = recipe.checkpoint.clone();
+        checkpoints.keep_last = recipe.guard.kept(checkpoints.keep_last);
+        let checkpointer = Checkpointer::new(&checkpoints, &setup.model_dir, at);
         let scheme = Scheme::of(&setup.rubric, recipe);
         Ok(Self {
             setup,

@@ -215,6 +215,6 @@ async fn the_last_step_trains() {
     train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
     let rates: Vec<f64> = timeless(&run).iter().filter_map(|step| step["policy/policy_lr"].as_f64()).collect();
     assert!(rates.len() == 3 && rates[2] > 0.0 && rates[2] < rates[0], "{rates:?}");
-    let notes = RunReport::read(&run).unwrap().held_out.notes;
-    assert!(notes.iter().any(|note| note.contains("eval.controls")), "{notes:?}");
+    let why = RunReport::read(&run).unwrap().held_out.no_verdict.unwrap();
+    assert!(why.contains("eval.controls"), "{why}");
 }

@@ -85,6 +85,19 @@ async fn a_rollback_restores_the_weights_of_before_and_halves_the_rate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_finds_a_checkpoint_for_a_drop_noticed_late() {
+    let directory = tempfile::tempdir().unwrap();
+    for (rollback, kept) in [("guard.rollback=true", vec![0, 3, 4, 5, 6]), ("guard.rollback=false", vec![0, 5, 6])] {
+        let run = directory.path().join(rollback);
+        let recipe = recipe(&[&SETTINGS[..], &[rollback, "eval.every=0"]].concat());
+        train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+        let steps: Vec<u64> =
+            RunReader::open(&run).unwrap().checkpoints().unwrap().iter().map(|(step, _)| *step).collect();
+        assert_eq!(steps, kept, "{rollback}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_finished_run_is_trained_further_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let (run, whole) = (directory.path().join("run"), directory.path().join("whole"));

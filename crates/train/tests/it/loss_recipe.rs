@@ -41,7 +41,7 @@ fn errors_carry_their_fix() {
     assert!(misspelt.contains("\"clip_hihg\"; did you mean \"clip_high\"?"), "{misspelt}");
     assert!(error(json!({"name": "dapo", "reductoin": "token_mean"})).contains("did you mean \"reduction\""));
     assert!(error(json!({"name": "sapo", "clip_low": 0.1})).contains("tau_positive"));
-    assert!(error(json!({"name": "dapo", "clip_low": "0.1"})).contains("clip_low must be a number"));
+    assert!(error(json!({"name": "dapo", "clip_low": "0.1"})).contains("clip_low is not a number; write"));
     assert!(error(json!({"name": "dapo", "reduction": "token_men"})).contains("did you mean \"token_mean\""));
     assert!(error(json!("dr_grpo")).contains("needs max_tokens"));
     assert!(error(json!({"name": "dapo", "top_entropy": 20})).contains("out of range"));

@@ -1,21 +1,10 @@
 //! docs/metrics.md is what the code says.
 
-use std::path::Path;
-
 use hone_train::ledger::names;
 
 #[test]
 fn metrics_page_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-    let page = names::markdown();
-    if std::env::var_os("HONE_BLESS").is_some() {
-        std::fs::write(&path, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == page,
-        "docs/metrics.md is out of date; run `HONE_BLESS=1 cargo test -p hone-train metrics_page`"
-    );
+    hone_testdata::page_is("metrics.md", &names::markdown(), "cargo test -p hone-train metrics_page");
 }
 
 #[test]

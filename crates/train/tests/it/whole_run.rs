@@ -23,9 +23,11 @@ impl Watch for Evaluations {
     }
 }
 
-/// One run; its metrics without the wall clock's.
-async fn run(directory: &Path) -> Vec<serde_json::Map<String, serde_json::Value>> {
+/// One run, with so many episodes played at once; its metrics without the wall clock's.
+async fn run(directory: &Path, concurrency: usize) -> Vec<serde_json::Map<String, serde_json::Value>> {
+    let concurrency = format!("rollout.concurrency={concurrency}");
     let recipe = recipe(&[
+        &concurrency,
         "train.steps=2",
         "train.groups=4",
         "train.group_size=4",
@@ -56,9 +58,9 @@ async fn run(directory: &Path) -> Vec<serde_json::Map<String, serde_json::Value>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_trains_records_and_repeats_to_the_bit() {
+async fn a_run_trains_records_and_repeats_to_the_bit_however_many_episodes_play_at_once() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let metrics = run(first.path()).await;
+    let metrics = run(first.path(), 64).await;
     assert_eq!(metrics.len(), 2);
     let at = |name: &str| metrics[0][name].as_f64().unwrap();
     assert_eq!(at("policy/rollout_train_logprobs_abs_diff_max"), 0.0, "sampler and learner agree to the bit");
@@ -79,7 +81,7 @@ async fn a_run_trains_records_and_repeats_to_the_bit() {
     assert!(steps.iter().all(|step| *step == 12), "sampled by the policy that imitation left: {steps:?}");
     assert_eq!(reader.checkpoints().unwrap().last().unwrap().0, 2);
 
-    assert_eq!(metrics, run(second.path()).await, "the same seed gives the same numbers");
+    assert_eq!(metrics, run(second.path(), 1).await, "the same seed gives the same numbers");
 }
 
 /// Metrics that a policy which runs no call, and earns everywhere or nowhere, leaves absent.

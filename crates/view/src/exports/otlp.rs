@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{ExportError, each, failed, file};
-use crate::run::{Full, Origin, Run};
+use crate::run::{Call, Full, Origin, Run, TurnView};
 
 pub(super) fn write(run: &Run, into: &Path) -> Result<Vec<PathBuf>, ExportError> {
     let path = into.join("traces.json");
@@ -48,70 +48,86 @@ fn id(parts: &[&str], digits: usize) -> String {
         .collect()
 }
 
-/// No wall clock is recorded: a rollout starts at 0, and turns follow each other with their durations.
+/// Spans of one rollout: the agent's, and in it one per turn and per tool call. No wall clock is recorded: a rollout starts
+/// at 0, and turns follow each other with their durations.
+struct Spans<'a> {
+    run: &'a str,
+    number: String,
+    trace: String,
+    root: String,
+}
+
 fn spans(run: &Run, full: &Full) -> Vec<Value> {
-    let brief = &full.brief;
-    let number = brief.trace.to_string();
-    let trace = id(&[&run.name, &number], 32);
-    let root = id(&[&run.name, &number, "root"], 16);
-    let nanos = |seconds: f64| ((seconds.max(0.0) * 1e9) as u64).to_string();
-    let mut spans = Vec::new();
-    let mut at = 0.0;
+    let number = full.brief.trace.to_string();
+    let (trace, root) = (id(&[&run.name, &number], 32), id(&[&run.name, &number, "root"], 16));
+    let of = Spans { run: &run.name, number, trace, root };
+    let mut sampled = full.nodes.iter().filter(|node| node.origin.is(Origin::Sampled));
+    let (mut spans, mut at) = (Vec::new(), 0.0);
     for (index, turn) in full.turn_records.iter().enumerate() {
         let took: f64 = turn.timings.iter().map(|(_, seconds)| seconds).sum();
         let sampler = turn.timings.iter().find(|(who, _)| who == "sampler").map_or(took, |(_, seconds)| *seconds);
-        let span = id(&[&run.name, &number, "turn", &index.to_string()], 16);
-        let tokens = full
-            .nodes
-            .iter()
-            .filter(|node| node.origin.is(Origin::Sampled))
-            .nth(index)
-            .map_or(0, |node| node.tokens.len());
+        let tokens = sampled.next().map_or(0, |node| node.tokens.len());
+        spans.push(of.turn(index, turn, tokens, [at, at + sampler]));
+        let calls = turn.calls.iter().enumerate();
+        spans.extend(calls.map(|(place, call)| of.call(index, place, call, [at + sampler, at + took])));
+        at += took;
+    }
+    spans.push(of.agent(full, at));
+    spans
+}
+
+fn nanos(seconds: f64) -> String {
+    ((seconds.max(0.0) * 1e9) as u64).to_string()
+}
+
+impl Spans<'_> {
+    fn turn(&self, index: usize, turn: &TurnView, tokens: usize, [start, end]: [f64; 2]) -> Value {
+        let span = id(&[self.run, &self.number, "turn", &index.to_string()], 16);
         let mut attributes = vec![
             attribute("gen_ai.operation.name", json!("chat")),
             attribute("gen_ai.provider.name", json!("hone")),
             attribute("gen_ai.usage.output_tokens", json!(tokens)),
         ];
         attributes.extend(turn.failure.iter().map(|failure| attribute("error.type", json!(failure))));
-        spans.push(json!({
-            "traceId": trace, "spanId": span, "parentSpanId": root, "name": "chat", "kind": 3,
-            "startTimeUnixNano": nanos(at), "endTimeUnixNano": nanos(at + sampler), "attributes": attributes,
+        json!({
+            "traceId": self.trace, "spanId": span, "parentSpanId": self.root, "name": "chat", "kind": 3,
+            "startTimeUnixNano": nanos(start), "endTimeUnixNano": nanos(end), "attributes": attributes,
             "status": {"code": if turn.failure.is_some() { 2 } else { 0 }},
-        }));
-        for (place, call) in turn.calls.iter().enumerate() {
-            let span = id(&[&run.name, &number, "call", &index.to_string(), &place.to_string()], 16);
-            let attributes = [
-                attribute("gen_ai.operation.name", json!("execute_tool")),
-                attribute("gen_ai.tool.name", json!(call.name)),
-                attribute("gen_ai.tool.call.arguments", call.arguments.clone()),
-            ];
-            spans.push(json!({
-                "traceId": trace, "spanId": span, "parentSpanId": root,
-                "name": format!("execute_tool {}", call.name), "kind": 1,
-                "startTimeUnixNano": nanos(at + sampler), "endTimeUnixNano": nanos(at + took), "attributes": attributes,
-            }));
-        }
-        at += took;
+        })
     }
-    let mut attributes = vec![
-        attribute("gen_ai.operation.name", json!("invoke_agent")),
-        attribute("gen_ai.agent.name", json!(brief.env)),
-        attribute("hone.task", json!(brief.task)),
-        attribute("hone.trace", json!(brief.trace)),
-        attribute("hone.outcome", json!(brief.outcome)),
-        attribute("gen_ai.usage.output_tokens", json!(brief.sampled)),
-    ];
-    attributes.extend(full.part.iter().map(|part| attribute("hone.part", json!(part))));
-    attributes.extend(
-        brief
-            .rewards
-            .iter()
-            .filter_map(|reward| Some(attribute(&format!("hone.reward.{}", reward.component), json!(reward.value?)))),
-    );
-    spans.push(json!({
-        "traceId": trace, "spanId": root, "name": format!("invoke_agent {}", brief.env), "kind": 1,
-        "startTimeUnixNano": "0", "endTimeUnixNano": nanos(at), "attributes": attributes,
-        "status": {"code": if brief.is_broken() { 2 } else { 0 }},
-    }));
-    spans
+
+    fn call(&self, index: usize, place: usize, call: &Call, [start, end]: [f64; 2]) -> Value {
+        let span = id(&[self.run, &self.number, "call", &index.to_string(), &place.to_string()], 16);
+        let attributes = [
+            attribute("gen_ai.operation.name", json!("execute_tool")),
+            attribute("gen_ai.tool.name", json!(call.name)),
+            attribute("gen_ai.tool.call.arguments", call.arguments.clone()),
+        ];
+        json!({
+            "traceId": self.trace, "spanId": span, "parentSpanId": self.root,
+            "name": format!("execute_tool {}", call.name), "kind": 1,
+            "startTimeUnixNano": nanos(start), "endTimeUnixNano": nanos(end), "attributes": attributes,
+        })
+    }
+
+    fn agent(&self, full: &Full, end: f64) -> Value {
+        let brief = &full.brief;
+        let mut attributes = vec![
+            attribute("gen_ai.operation.name", json!("invoke_agent")),
+            attribute("gen_ai.agent.name", json!(brief.env)),
+            attribute("hone.task", json!(brief.task)),
+            attribute("hone.trace", json!(brief.trace)),
+            attribute("hone.outcome", json!(brief.outcome)),
+            attribute("gen_ai.usage.output_tokens", json!(brief.sampled)),
+        ];
+        attributes.extend(full.part.iter().map(|part| attribute("hone.part", json!(part))));
+        let scored = brief.rewards.iter().filter_map(|reward| Some((&reward.component, reward.value?)));
+        attributes
+            .extend(scored.map(|(component, value)| attribute(&format!("hone.reward.{component}"), json!(value))));
+        json!({
+            "traceId": self.trace, "spanId": self.root, "name": format!("invoke_agent {}", brief.env), "kind": 1,
+            "startTimeUnixNano": "0", "endTimeUnixNano": nanos(end), "attributes": attributes,
+            "status": {"code": if brief.is_broken() { 2 } else { 0 }},
+        })
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hone_arena::rewards::TOTAL;
 use serde_json::{Map, Value, json};
 
 use super::{ExportError, each, failed, file};
@@ -25,7 +26,7 @@ fn row(step: u64, full: &Full) -> Value {
     row.insert("step".into(), json!(step));
     row.insert("prompt".into(), json!(prompt.iter().map(openai).collect::<Vec<_>>()));
     row.insert("completion".into(), json!(completion.iter().map(openai).collect::<Vec<_>>()));
-    for reward in full.brief.rewards.iter().filter(|reward| reward.component != "total") {
+    for reward in full.brief.rewards.iter().filter(|reward| reward.component != TOTAL) {
         row.insert(reward.component.clone(), json!(reward.value));
     }
     row.insert("reward".into(), json!(full.brief.total()));

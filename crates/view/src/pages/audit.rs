@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hone_arena::rewards::TOTAL;
 use serde_json::Value;
 
 use super::curves::figure;
@@ -185,7 +186,7 @@ fn probes(audit: &Value) -> Html {
     );
     for line in list(audit, "lines") {
         let value = |key: &str| line.get(key).and_then(Value::as_f64);
-        let total = line.get("means").and_then(|means| means.get("total")?.as_f64());
+        let total = line.get("means").and_then(|means| means.get(TOTAL)?.as_f64());
         put!(out, "<tr data-item><td class=\"text\">", text(line, "probe"), "</td><td class=\"text why\">");
         put!(out, clipped(&text(line, "label"), 300), "</td><td class=\"text\">", text(line, "role"), "</td><td>");
         put!(

@@ -111,32 +111,14 @@ fn rejected(site: &Site, own: Option<usize>, report: &Value, query: &Query) -> H
         put!(out, "<p>No task was rejected.</p>");
         return out;
     }
-    let wanted = query.get("reason");
-    put!(out, "<h2>Rejected tasks</h2><p class=\"bar\">");
-    let mut reasons: Vec<String> = all.iter().map(|finding| text(finding, "rejected")).collect();
-    reasons.sort();
-    reasons.dedup();
-    for reason in std::iter::once("").chain(reasons.iter().map(String::as_str)) {
-        let label = if reason.is_empty() { "every reason".to_owned() } else { words(reason) };
-        if wanted.unwrap_or("") == reason {
-            put!(
-                out,
-                "<a class=\"pick on\" aria-current=\"true\" href=\"",
-                query.with("reason", reason),
-                "\">",
-                label,
-                "</a> "
-            );
-        } else {
-            put!(out, "<a class=\"pick\" href=\"", query.with("reason", reason), "\">", label, "</a> ");
-        }
-    }
+    put!(out, "<h2>Rejected tasks</h2>", picks(all, query));
     put!(
         out,
-        "</p><div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">task</th><th \
+        "<div class=\"scroll\"><table class=\"evals\"><thead><tr><th class=\"text\">task</th><th \
          class=\"text\">reason</th><th class=\"text\">what exactly</th><th>before</th><th>after</th><th \
          class=\"text\">traces</th></tr></thead><tbody>"
     );
+    let wanted = query.get("reason");
     let fits = |finding: &&Value| wanted.is_none_or(|wanted| text(finding, "rejected") == wanted);
     for finding in all.iter().filter(fits).take(ROWS) {
         let value = |key: &str| cell(finding.get(key).and_then(Value::as_f64));
@@ -164,6 +146,33 @@ fn rejected(site: &Site, own: Option<usize>, report: &Value, query: &Query) -> H
     if more > 0 {
         put!(out, "<p class=\"dim\">and ", thousands(more as u64), " more in rejected.jsonl</p>");
     }
+    out
+}
+
+/// Links to the rejected tasks of every reason, and of one.
+fn picks(all: &[Value], query: &Query) -> Html {
+    let mut out = Html::new();
+    let wanted = query.get("reason").unwrap_or("");
+    put!(out, "<p class=\"bar\">");
+    let mut reasons: Vec<String> = all.iter().map(|finding| text(finding, "rejected")).collect();
+    reasons.sort();
+    reasons.dedup();
+    for reason in std::iter::once("").chain(reasons.iter().map(String::as_str)) {
+        let label = if reason.is_empty() { "every reason".to_owned() } else { words(reason) };
+        if wanted == reason {
+            put!(
+                out,
+                "<a class=\"pick on\" aria-current=\"true\" href=\"",
+                query.with("reason", reason),
+                "\">",
+                label,
+                "</a> "
+            );
+        } else {
+            put!(out, "<a class=\"pick\" href=\"", query.with("reason", reason), "\">", label, "</a> ");
+        }
+    }
+    put!(out, "</p>");
     out
 }
 

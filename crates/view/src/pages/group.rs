@@ -1,5 +1,7 @@
 //! The rollouts of one task side by side, the same call in the same row.
 
+use hone_arena::rewards::TOTAL;
+
 use super::{Place, called, crumbs, frame, sign};
 use crate::align::align;
 use crate::html::{Html, clipped};
@@ -86,7 +88,7 @@ fn worth(advantage: &Worth) -> Html {
 }
 
 impl Column<'_> {
-    /// What happened in the rollout as a whole.
+    /// Summary of the rollout.
     fn head(&self, site: &Site) -> Html {
         let mut out = Html::new();
         let brief = &self.full.brief;
@@ -132,7 +134,7 @@ impl Column<'_> {
 fn rewards(brief: &Brief) -> Html {
     let mut out = Html::new();
     put!(out, "<ul class=\"rewards\">");
-    for reward in brief.rewards.iter().filter(|reward| reward.component != "total") {
+    for reward in brief.rewards.iter().filter(|reward| reward.component != TOTAL) {
         put!(
             out,
             "<li><b class=\"",

@@ -1,6 +1,6 @@
 //! Metrics page: every recorded metric, by name.
 
-use hone_train::ledger::names::SECTIONS;
+use hone_train::ledger::names;
 
 use super::curves::{View, figure};
 use super::{Place, Query, crumbs, frame};
@@ -50,17 +50,7 @@ pub(super) fn page(site: &Site, number: usize, query: &Query) -> Result<Html, Vi
 
 /// Meaning of a metric, as in docs/metrics.md; empty for an unknown one.
 fn meaning(name: &str) -> &'static str {
-    let all = || SECTIONS.iter().flat_map(|section| section.metrics);
-    let found = all().find(|metric| metric.name == name).or_else(|| all().find(|metric| is_of(name, metric.name)));
-    found.map_or("", |metric| metric.what)
-}
-
-/// True if a name belongs to a family, whose `{parts}` match names without a slash.
-fn is_of(name: &str, family: &str) -> bool {
-    let Some((before, rest)) = family.split_once('{') else { return name == family };
-    let (Some(name), Some((_, rest))) = (name.strip_prefix(before), rest.split_once('}')) else { return false };
-    let ends = name.char_indices().map(|(at, letter)| (at + letter.len_utf8(), letter));
-    ends.take_while(|(_, letter)| *letter != '/').any(|(end, _)| is_of(&name[end..], rest))
+    names::find(name).map_or("", |metric| metric.what)
 }
 
 #[cfg(test)]

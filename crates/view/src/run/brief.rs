@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hone_arena::rewards::TOTAL;
 use hone_trace::{Advantage, NoSignal};
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -157,7 +158,7 @@ impl Brief {
 
     /// The reward paid: the total, or the only component.
     pub fn total(&self) -> Option<f64> {
-        self.reward("total").or_else(|| match &self.rewards[..] {
+        self.reward(TOTAL).or_else(|| match &self.rewards[..] {
             [only] => only.value,
             _ => None,
         })

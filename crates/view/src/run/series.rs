@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hone_arena::rewards::TOTAL;
 use hone_train::ledger::names::BATCH_REWARD_COMPONENT;
 use serde_json::{Map, Value};
 
@@ -91,7 +92,7 @@ impl Series {
     /// Reward components, the total last.
     pub fn components(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.names().filter_map(|name| BATCH_REWARD_COMPONENT.part(name)).collect();
-        names.sort_by_key(|name| (*name == "total", *name));
+        names.sort_by_key(|name| (*name == TOTAL, *name));
         names
     }
 

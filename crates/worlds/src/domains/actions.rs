@@ -26,7 +26,7 @@ fn call(action: &Value) -> Option<ToolCall> {
     Some(ToolCall::new(action.get("name")?.as_str()?, arguments))
 }
 
-/// For each action, whether some call made it, whoever made the call.
+/// Actions, each with whether some call made it, whoever made the call.
 pub(super) fn made(calls: &[ToolCall], actions: &[Value]) -> IndexMap<String, bool> {
     let mut made = IndexMap::new();
     for (at, action) in actions.iter().enumerate() {

@@ -18,7 +18,7 @@ const STEPS: &str = "Please use reseat_sim_card(), disconnect_vpn(), set_network
 grant_app_permission({\"app_name\": \"messaging\", \"permission\": \"sms\"}), reset_apn_settings() and reboot_device().";
 
 /// Baselines of a domain.
-pub fn baselines(kind: Kind) -> Vec<Arc<dyn Baseline>> {
+pub(super) fn baselines(kind: Kind) -> Vec<Arc<dyn Baseline>> {
     let last = match kind {
         Kind::Retail | Kind::Airline => Script { name: "cancels whatever it hears of", act: |_, said, _| cancel(said) },
         Kind::Telecom => Script { name: "asks for every harmless step", act: |_, said, _| steps(said) },

@@ -21,14 +21,14 @@ pub struct Graded {
     pub task: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<u64>,
-    /// The reward in the file. Absent: the file has none.
+    /// Reward in the file; absent if it has none.
     pub recorded: Option<f64>,
-    /// Our reward. Absent if the episode cannot be judged; `why` gives the reason.
+    /// Reward by our judgement; absent if the episode cannot be judged, and `why` gives the reason.
     pub reward: Option<f64>,
     /// True when the final state is the reference's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<bool>,
-    /// For each output the task wants, whether the agent said it.
+    /// Outputs the task wants, each with whether the agent said it.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub outputs: IndexMap<String, bool>,
     /// Assertions on the end and calls that must have been made, by name, and whether they hold.
@@ -45,7 +45,7 @@ impl Graded {
     }
 }
 
-/// The file is not a result file.
+/// Error: the file is not a result file.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "neither tau-bench's results (a list of {{task_id, reward, info, traj}}) nor tau2's (an object with \"tasks\" and \

@@ -14,11 +14,13 @@ use super::{Domain, Kind};
 pub enum LoadError {
     #[error("cannot read {path}; give the domain's own directory, which holds {wanted}, or db.json")]
     Read { path: String, source: std::io::Error, wanted: String },
-    #[error("{path} is not JSON")]
+    #[error("{path} is not JSON; restore it from the data set")]
     Json { path: String, source: json::BadJson },
-    #[error("{path} is not TOML")]
+    #[error("{path} is not TOML; restore it from the data set")]
     Toml { path: String, source: toml::de::Error },
-    #[error("telecom is tau2-bench's: tau-bench v1 has no such domain, so its profile is tau2")]
+    #[error(
+        "telecom is tau2-bench's: tau-bench v1 has no such domain; leave `profile` out, or write profile = \"tau2\""
+    )]
     Tau2Alone,
     #[error("{path}: expected {expected}")]
     Shape { path: String, expected: String },

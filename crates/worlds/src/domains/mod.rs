@@ -5,9 +5,9 @@
 //! elsewhere: a desk knows tool calls and states.
 
 mod actions;
-pub mod baselines;
-pub mod calculate;
-pub mod canon;
+mod baselines;
+mod calculate;
+mod canon;
 mod dates;
 pub mod generate;
 pub mod grade;
@@ -17,16 +17,16 @@ mod options;
 mod prompt;
 pub mod py;
 pub mod replay;
-pub mod schema;
+mod schema;
 pub mod service;
 pub mod tasks;
 mod tau2;
-pub mod tool;
+mod tool;
 pub mod verdict;
-pub mod world;
+mod world;
 
-pub mod airline;
-pub mod retail;
+mod airline;
+mod retail;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ use tau2::telecom::{self, Phone};
 pub enum Kind {
     Retail,
     Airline,
-    /// Only in tau2: agent and user each have tools.
+    /// tau2's telecom: agent and user each have tools.
     Telecom,
 }
 

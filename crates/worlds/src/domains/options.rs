@@ -147,7 +147,7 @@ impl ServiceSpec {
 
     fn generate(&self, new_user: Arc<NewUser>) -> Result<(Service, IndexMap<String, TaskSet>), RegistryError> {
         if let Some(level) = self.difficulty.filter(|level| !(1..=3).contains(level)) {
-            let what = format!("a difficulty is 1, 2 or 3, found {level}");
+            let what = format!("a difficulty is 1, 2 or 3, found {level}; leave it out for all three");
             return Err(RegistryError::Options { name: self.name.clone(), what });
         }
         let made = generate(&generate::Recipe {
@@ -233,7 +233,8 @@ impl EnvOptions for ServiceSpec {
 
     fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         if self.solo && self.kind() != Kind::Telecom {
-            let what = "solo is for telecom: users of other domains have no tools to hand over".to_owned();
+            let what =
+                "solo is for telecom: users of other domains have no tools to hand over; leave `solo` out".to_owned();
             return Err(RegistryError::Options { name: self.name.clone(), what });
         }
         let new_user = match user {
@@ -325,7 +326,9 @@ impl UserSpec {
                     table.as_object().and_then(|table| table.keys().find(|key| known().all(|name| name != *key)));
                 if let Some(unknown) = unknown {
                     let listed = known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-                    return Err(format!("user: unknown field `{unknown}`, expected one of {listed}"));
+                    return Err(format!(
+                        "user: unknown field `{unknown}`, expected one of {listed}; write user = \"scripted\", or {{ url = …, model = … }}"
+                    ));
                 }
                 let (own, chat) = split::<StrategySpec>(table);
                 let own: StrategySpec =
@@ -333,7 +336,9 @@ impl UserSpec {
                 let chat = serde_json::from_value(chat).map_err(|error| format!("user: {error}"))?;
                 Ok(Self::Model { strategy: own.strategy, chat })
             }
-            other => Err(format!("user is \"scripted\" or a model's table with `url` and `model`, found {other}")),
+            other => Err(format!(
+                "user is \"scripted\" or a model's table with `url` and `model`, found {other}; write user = \"scripted\", or {{ url = …, model = … }}"
+            )),
         }
     }
 }

@@ -15,7 +15,7 @@ const MAX_ITEMS: usize = 50;
 
 /// Type of a parameter.
 #[derive(Debug, Clone, Copy)]
-pub enum Type {
+pub(super) enum Type {
     Text,
     Choice(&'static [&'static str]),
     /// A count: 0, 1, 2, …
@@ -30,7 +30,7 @@ pub enum Type {
 
 /// A named value with a one-line description.
 #[derive(Debug, Clone, Copy)]
-pub struct Parameter {
+pub(super) struct Parameter {
     pub name: &'static str,
     pub about: &'static str,
     pub takes: Type,
@@ -38,13 +38,13 @@ pub struct Parameter {
 
 /// A tool's description. All parameters are required except [`Type::Maybe`].
 #[derive(Debug, Clone, Copy)]
-pub struct Spec {
+pub(super) struct Spec {
     pub name: &'static str,
     pub about: &'static str,
     pub parameters: &'static [Parameter],
 }
 
-pub const fn param(name: &'static str, about: &'static str, takes: Type) -> Parameter {
+pub(super) const fn param(name: &'static str, about: &'static str, takes: Type) -> Parameter {
     Parameter { name, about, takes }
 }
 
@@ -84,7 +84,7 @@ impl Spec {
     }
 
     /// Arguments with numbers in canonical form, or a one-line description of the error.
-    pub fn check(&self, arguments: &Dict) -> Result<Dict, String> {
+    pub(super) fn check(&self, arguments: &Dict) -> Result<Dict, String> {
         record(self.parameters, arguments, "")
     }
 }
@@ -138,7 +138,7 @@ fn check(takes: Type, value: &Value, at: &str) -> Result<Value, String> {
     }
 }
 
-/// To the cent, and whole amounts as integers: one form for each value.
+/// An amount to the cent, or as an integer if it is whole: one form for each value.
 fn money(number: f64) -> Value {
     let cents = round2_float(number);
     if cents.fract() == 0.0 { Value::Int(cents as i64) } else { Value::Float(cents) }

@@ -16,7 +16,7 @@ use super::{Domain, Kind};
 pub enum TasksError {
     #[error("cannot read {path}; a split is a file tasks_SPLIT.json, or listed in split_tasks.json")]
     Read { path: String, source: std::io::Error },
-    #[error("{path} is not JSON")]
+    #[error("{path} is not JSON; restore it from the data set")]
     Json { path: String, source: serde_json::Error },
     #[error("{path}: task {at}: {what}")]
     Shape { path: String, at: usize, what: String },

@@ -5,16 +5,16 @@ use super::world::World;
 
 /// Rule set that the tools reproduce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rules {
+pub(super) enum Rules {
     /// tau-bench v1, faults included.
     Compat,
-    /// With the listed faults fixed.
+    /// tau-bench v1 with the listed faults fixed.
     Strict,
 }
 
 /// Failure of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Failure {
+pub(super) enum Failure {
     /// The agent reads "Error: " and this text.
     Error(String),
     /// The environment itself breaks here and upstream loses the episode.
@@ -28,21 +28,22 @@ impl From<Raised> for Failure {
 }
 
 /// The answer of a tool.
-pub type Answer = Result<String, Failure>;
+pub(super) type Answer = Result<String, Failure>;
 
 /// Fails with an error text that the tool itself gives.
-pub fn refuse<T>(text: impl Into<String>) -> Result<T, Failure> {
+pub(super) fn refuse<T>(text: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Error(text.into()))
 }
 
 /// `json.dumps` of a record.
-pub fn show(record: &Value) -> Answer {
+#[expect(clippy::unnecessary_wraps, reason = "the last expression of tools, which can fail")]
+pub(super) fn show(record: &Value) -> Answer {
     Ok(super::py::json::dumps(record))
 }
 
 /// Tool: its name, its parameters in order (all required), and its function.
 #[derive(Debug, Clone, Copy)]
-pub struct Tool {
+pub(super) struct Tool {
     pub name: &'static str,
     pub parameters: &'static [&'static str],
     pub run: fn(&mut World, &Dict, Rules) -> Answer,
@@ -51,14 +52,14 @@ pub struct Tool {
 static MISSING: Value = Value::None;
 
 /// An argument of a bound call.
-pub fn arg<'a>(arguments: &'a Dict, name: &str) -> &'a Value {
+pub(super) fn arg<'a>(arguments: &'a Dict, name: &str) -> &'a Value {
     arguments.get(name).unwrap_or(&MISSING)
 }
 
 /// Checks a call's arguments against the parameters, with the text of Python's `TypeError`.
 ///
 /// `function` is the qualified name Python shows, such as `CancelPendingOrder.invoke`.
-pub fn bind(function: &str, parameters: &[&str], arguments: &Dict) -> Result<(), Raised> {
+pub(super) fn bind(function: &str, parameters: &[&str], arguments: &Dict) -> Result<(), Raised> {
     if let Some(unknown) = arguments.keys().find(|name| !parameters.contains(&&***name)) {
         return Err(Raised(format!("{function}() got an unexpected keyword argument '{unknown}'")));
     }

@@ -17,7 +17,7 @@ use hone_arena::rewards::state_diff::{Change, diff};
 pub struct Verdict {
     /// True when the final state is the reference's.
     pub state: bool,
-    /// For each output the task wants, whether the agent said it.
+    /// Outputs the task wants, each with whether the agent said it.
     pub outputs: IndexMap<String, bool>,
     /// Assertions on the end and calls that must have been made, by name, and whether they hold.
     pub conditions: IndexMap<String, bool>,

@@ -44,7 +44,7 @@ pub(crate) struct IndexId {
 #[derive(Debug)]
 struct Table {
     name: &'static str,
-    /// In file order, which is visible through tools that search.
+    /// Records in file order, which is visible through tools that search.
     records: Dict,
 }
 

@@ -43,7 +43,9 @@ const FLEET: EnvEntry = EnvEntry {
 /// The entry of a `kind`.
 pub(super) fn find(kind: &Value) -> Result<&'static EnvEntry, RegistryError> {
     let Some(kind) = kind.as_str() else {
-        return Err(RegistryError::Form("`kind` is the kind of an environment elsewhere, a string".into()));
+        return Err(RegistryError::Form(
+            "`kind` is the kind of an environment elsewhere, a string; write kind = \"openenv\"".into(),
+        ));
     };
     catalogue::find("kind of environment", REMOTE.iter().copied(), kind)
         .map_err(|unknown| RegistryError::Form(unknown.to_string()))

@@ -38,7 +38,11 @@ impl EnvSpec {
         }
         let name = match table.get("name") {
             Some(Value::String(name)) => name.clone(),
-            Some(_) => return Err(RegistryError::Form("`name` is the name of an environment, a string".into())),
+            Some(_) => {
+                return Err(RegistryError::Form(
+                    "`name` is the name of an environment, a string; write name = \"shop\"".into(),
+                ));
+            }
             None => crate::shop::NAME.to_owned(),
         };
         if !program {

@@ -11,7 +11,7 @@ use hone_arena::baseline::Script;
 use hone_arena::solution::DONE;
 
 /// The shop's own scripted policies, least capable first.
-pub const BASELINES: [Script; 2] = [
+pub(super) const BASELINES: [Script; 2] = [
     Script { name: "cancels whatever it hears of", act: |tools, said, _: Seed| act(tools, said, cancels) },
     Script { name: "goes by one keyword, once", act: |tools, said, _: Seed| act(tools, said, by_keyword) },
 ];

@@ -26,7 +26,7 @@ mod world;
 use async_trait::async_trait;
 use hone_trace::{Arena, Boundary, Episode, Fault, Message, Task};
 
-pub use baselines::BASELINES;
+use baselines::BASELINES;
 pub use goals::{Goal, TRAINED_PAIRS};
 pub(crate) use options::SHOP;
 pub use options::ShopSpec;

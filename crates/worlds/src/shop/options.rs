@@ -81,7 +81,8 @@ impl EnvOptions for ShopSpec {
 
     fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         if self.pairs > TRAINED_PAIRS {
-            let what = format!("pairs is {}; training combines at most {TRAINED_PAIRS}", self.pairs);
+            let what =
+                format!("pairs is {}, and training combines at most {TRAINED_PAIRS}; lower env.pairs", self.pairs);
             return Err(RegistryError::Options { name: self.name.clone(), what });
         }
         let split = |name: &str, words: Vocabulary, count: usize| {

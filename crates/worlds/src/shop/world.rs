@@ -27,7 +27,7 @@ pub struct Customer {
 pub struct Order {
     pub status: Status,
     pub city: String,
-    /// By product name.
+    /// Items by product name.
     pub items: BTreeMap<String, Item>,
 }
 

@@ -1,4 +1,4 @@
-//! Opens triage episodes. A task names its world, and a world is created once, however many episodes play in it.
+//! Opens triage episodes. A task names its world, and episodes that play in the same world share it.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -20,9 +20,13 @@ use super::world::{Size, World, WorldSpec};
 pub struct TriageArena {
     reader: ToolSet,
     searcher: ToolSet,
-    // A std mutex: held while a world is created (tens of milliseconds, once per world), never across an await.
+    // A std mutex: held while a world is created (tens of milliseconds), so that replicas that open together create it
+    // once; never across an await.
     worlds: Mutex<HashMap<WorldSpec, Arc<World>>>,
 }
+
+/// Worlds that are kept; all are dropped when there is one more. Tasks of one recipe may name tens of thousands.
+const WORLDS: usize = 256;
 
 impl Default for TriageArena {
     #[expect(clippy::expect_used, reason = "the tools' names are constants and differ; a test builds both sets")]
@@ -36,9 +40,12 @@ impl Default for TriageArena {
 }
 
 impl TriageArena {
-    /// The world of a spec, created on first use.
+    /// The world of a spec, created unless it is kept from an earlier use.
     pub fn world(&self, spec: WorldSpec) -> Arc<World> {
         let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
+        if worlds.len() >= WORLDS && !worlds.contains_key(&spec) {
+            worlds.clear();
+        }
         worlds.entry(spec).or_insert_with(|| Arc::new(World::new(spec))).clone()
     }
 
@@ -136,3 +143,22 @@ id. If it asks for the change procedure of the product, give that step first and
 ticket's product, symptom and site comes before any article: give its workaround and cite it. Past tickets are hints, \
 never cited. If nothing fits, set escalate to true, cite nothing and write: No document covers this. Escalate to the \
 <area> team. The confidence is your probability of being right.";
+
+#[cfg(test)]
+mod tests {
+    use super::super::world::Scope;
+    use super::*;
+
+    #[test]
+    fn worlds_are_shared_and_the_number_kept_is_bounded() {
+        let arena = TriageArena::default();
+        let spec = |seed| WorldSpec { seed, size: Size::Tiny, scope: Scope::Seen, products: 1, invented: false };
+        let first = arena.world(spec(0));
+        assert!(Arc::ptr_eq(&first, &arena.world(spec(0))));
+        for seed in 0..=WORLDS as u64 {
+            arena.world(spec(seed));
+            assert!(arena.worlds.lock().unwrap().len() <= WORLDS);
+        }
+        assert_eq!(arena.world(spec(0)).digest(), first.digest(), "created again, the same");
+    }
+}

@@ -14,7 +14,7 @@ const MAX_TERMS: usize = 64;
 
 /// An index over texts, identified by position.
 #[derive(Debug, Default)]
-pub struct Bm25 {
+pub(super) struct Bm25 {
     /// Term to (text, occurrences), texts ascending.
     postings: HashMap<String, Vec<(u32, u32)>>,
     lengths: Vec<u32>,
@@ -22,7 +22,7 @@ pub struct Bm25 {
 }
 
 impl Bm25 {
-    pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(super) fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut index = Self::default();
         for (text_index, text) in texts.into_iter().enumerate() {
             let mut length = 0;
@@ -42,7 +42,7 @@ impl Bm25 {
     }
 
     /// The best `limit` texts that share a term with the query, best first, with their scores.
-    pub fn search(&self, query: &str, limit: usize) -> Vec<(usize, f64)> {
+    pub(super) fn search(&self, query: &str, limit: usize) -> Vec<(usize, f64)> {
         let mut wanted: Vec<String> = Vec::new();
         for term in terms(query) {
             if wanted.len() == MAX_TERMS {

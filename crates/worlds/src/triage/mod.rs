@@ -7,7 +7,7 @@
 //! - [`WorldSpec`] selects a knowledge base; [`World`] is one, immutable and shared by every episode in it.
 //! - [`TaskSpec`] selects tasks; [`TaskSpec::generate`] creates the three [`Splits`], disjoint by construction and
 //!   checked.
-//! - [`TriageArena`] opens any of these tasks: a task names its world, and worlds are created once.
+//! - [`TriageArena`] opens any of these tasks: a task names its world, and its episodes share it.
 //! - [`rubric`] is the reward of a triage episode.
 //!
 //! It knows nothing about token ids, samplers or training.
@@ -31,7 +31,6 @@ mod world;
 
 pub use arena::TriageArena;
 pub use baselines::baselines;
-pub use bm25::Bm25;
 pub use facts::{Gold, Submitted};
 pub use hone_arena::solution::Demonstrator;
 pub use options::{HeldOut, TriageSpec};

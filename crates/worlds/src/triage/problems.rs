@@ -1,4 +1,4 @@
-//! Problems of a world, and what it draws for each from its seed.
+//! Problems of a world, and their particulars, drawn from its seed.
 
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ impl Problem {
         self.product >= SEEN_PRODUCTS || self.failure >= SEEN_FAILURES
     }
 
-    /// Same product and failure mode, whatever the cause.
+    /// Symptom of the problem: product and failure mode, whatever the cause.
     pub(super) fn symptom(self) -> Self {
         Self { cause: 0, ..self }
     }
@@ -70,7 +70,7 @@ impl Problem {
     }
 }
 
-/// A world's draw for a problem.
+/// Particulars of a problem in one world.
 #[derive(Debug, Clone)]
 pub(super) struct Particulars {
     pub(super) product: String,
@@ -155,7 +155,7 @@ pub(super) fn products(invented: bool, seed: Seed) -> Vec<String> {
         .collect()
 }
 
-/// What a world draws for a problem.
+/// Particulars drawn for a problem.
 pub(super) fn draw(
     spec: WorldSpec,
     problem: Problem,

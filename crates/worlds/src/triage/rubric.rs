@@ -18,28 +18,37 @@
 use hone_arena::rewards::spec::{ProductSpec, RubricSpec};
 use serde_json::{Map, Value};
 
-/// Kind, name and weight of each component. `support` is only recorded: it does not recognise paraphrase, so the
-/// perfect answer need not reach 1.
-const COMPONENTS: [(&str, &str, f64); 7] = [
-    ("correct", "correct", 0.45),
-    ("rouge_l", "quality", 0.0),
-    ("parsimony", "parsimony", 0.0),
-    ("grounding", "grounding", 0.2),
-    ("calibration", "calibration", 0.1),
-    ("format", "format", 0.05),
-    ("support", "support", 0.0),
+/// One component of the rubric.
+struct Row {
+    kind: &'static str,
+    name: &'static str,
+    weight: f64,
+    /// Text that it measures, if it can measure several.
+    on: Option<&'static str>,
+}
+
+const fn row(kind: &'static str, name: &'static str, weight: f64, on: Option<&'static str>) -> Row {
+    Row { kind, name, weight, on }
+}
+
+/// The components. `support` is only recorded: it does not recognise paraphrase, so the perfect answer need not reach 1.
+const COMPONENTS: [Row; 7] = [
+    row("correct", "correct", 0.45, None),
+    // Parsimony measures the same text.
+    row("rouge_l", "quality", 0.0, Some("resolution")),
+    row("parsimony", "parsimony", 0.0, None),
+    row("grounding", "grounding", 0.2, None),
+    row("calibration", "calibration", 0.1, None),
+    row("format", "format", 0.05, None),
+    row("support", "support", 0.0, None),
 ];
 
 /// The rubric of both triage environments.
 pub fn rubric() -> RubricSpec {
-    let component = |(kind, name, weight): (&str, &str, f64)| {
+    let component = |Row { kind, name, weight, on }: Row| {
         let keys = [("kind", kind.into()), ("name", name.into()), ("weight", Value::from(weight))];
-        let mut table: Map<String, Value> = keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        if kind == "rouge_l" {
-            // The text that parsimony measures.
-            table.insert("on".into(), "resolution".into());
-        }
-        table
+        let keys = keys.into_iter().chain(on.map(|on| ("on", on.into())));
+        keys.map(|(key, value)| (key.to_owned(), value)).collect::<Map<String, Value>>()
     };
     let of = ["quality", "parsimony"].map(String::from).to_vec();
     let product = ProductSpec { name: "concise_quality".into(), of, weight: 0.2 };

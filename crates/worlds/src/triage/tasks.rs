@@ -67,7 +67,7 @@ pub struct TaskSpec {
     pub fresh: usize,
     pub dev: usize,
     pub test: usize,
-    /// 1 to 3; absent mixes them.
+    /// Level from 1 to 3; absent: all, mixed.
     pub level: Option<u8>,
     /// Documents in a reader's prompt; absent: twice the level.
     pub documents: Option<usize>,
@@ -152,12 +152,14 @@ pub struct Splits {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     #[error(
-        "only {made} of {asked} different {split} tickets can be made from this world; ask for fewer tasks or more products"
+        "only {made} of {asked} different {split} tickets can be made from this world; lower env.tasks (or env.held_out), or raise env.products"
     )]
     Exhausted { split: &'static str, made: usize, asked: usize },
-    #[error("a level is 1, 2 or 3, found {0}")]
+    #[error("a difficulty is 1, 2 or 3, found {0}; leave it out for all three")]
     Level(u8),
-    #[error("unknown_percent = {unknown} and vague_percent = {vague} are more than a hundred of a hundred tickets")]
+    #[error(
+        "unknown_percent = {unknown} and vague_percent = {vague} are more than a hundred of a hundred tickets; lower one"
+    )]
     Shares { unknown: usize, vague: usize },
     #[error("{what} is in both {first} and {second}; this is a bug in the generator")]
     Overlap { what: String, first: &'static str, second: &'static str },

@@ -107,7 +107,7 @@ pub(super) fn past_ticket(
 pub(super) struct Scene {
     pub(super) problem: Problem,
     pub(super) site: &'static str,
-    /// 1 to 3: with the error code; without; in the user's words.
+    /// Level from 1 to 3: with the error code; without; in the user's words.
     pub(super) level: u8,
     /// False for tickets about an open incident and vague tickets, whose log does not reveal a cause.
     pub(super) log: bool,

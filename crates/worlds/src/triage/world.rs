@@ -93,7 +93,7 @@ pub struct World {
     particulars: HashMap<Problem, Particulars>,
     article_of: HashMap<Problem, usize>,
     problem_of: HashMap<usize, Problem>,
-    /// By domain and product.
+    /// Change procedures by domain and product.
     procedure_of: HashMap<(usize, usize), usize>,
     pub(super) known_incidents: Vec<Incident>,
 }
@@ -173,13 +173,13 @@ impl World {
         &self.incidents.documents[index]
     }
 
-    /// This world's draw for a problem.
+    /// Particulars of a problem in this world.
     pub(super) fn particulars(&self, problem: Problem) -> &Particulars {
         // `problem` comes from `self.problems`, and every one of those was drawn.
         &self.particulars[&problem]
     }
 
-    /// This world's name of a problem's product.
+    /// Name of a problem's product in this world.
     pub(super) fn product(&self, problem: Problem) -> &str {
         &self.particulars(problem).product
     }

@@ -140,7 +140,7 @@ fn a_world_too_small_says_so() {
         names: Names::Common,
     };
     let Err(error) = generate(&recipe) else { panic!("one customer wanted 400 different things") };
-    assert!(error.to_string().contains("make the world larger"), "{error}");
+    assert!(error.to_string().contains("raise env.customers"), "{error}");
 }
 
 #[test]

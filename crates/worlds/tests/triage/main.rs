@@ -277,7 +277,7 @@ fn a_world_can_be_small_and_says_when_it_is_too_small() {
     let incidents =
         TaskSpec { train: 0, dev: 1, test: 0, level: Some(2), unknown_percent: 0, incident_percent: 100, ..tiny };
     let error = (0..40).find_map(|seed| TaskSpec { seed, ..incidents.clone() }.generate().err()).unwrap().to_string();
-    assert!(error.contains("ask for fewer tasks or more products"), "{error}");
+    assert!(error.contains("lower env.tasks (or env.held_out), or raise env.products"), "{error}");
     assert!(TaskSpec { level: Some(4), ..TaskSpec::default() }.generate().is_err());
 }
 

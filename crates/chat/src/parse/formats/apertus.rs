@@ -82,7 +82,7 @@ fn calls(reply: &mut Reply<'_>, open: usize, close: &mut Lookup) {
         last.span.end = stop;
         if end.is_none() {
             let kind = reply.cut_kind(ParseFailureKind::MalformedMarkup);
-            last.mended(Fault::new(kind, stop, format!("{CLOSE} is missing")), Repair::MissingCloser);
+            last.repaired(Fault::new(kind, stop, format!("{CLOSE} is missing")), Repair::MissingCloser);
         }
     }
     reply.pos = stop;

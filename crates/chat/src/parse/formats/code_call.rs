@@ -80,7 +80,7 @@ fn block(reply: &mut Reply<'_>, open: usize, start: usize) -> bool {
         python.pos += FENCE.len();
     } else if FENCE.starts_with(rest) {
         let kind = reply.cut_kind(ParseFailureKind::MalformedMarkup);
-        last.mended(Fault::new(kind, python.pos, "the code block is not closed"), Repair::MissingCloser);
+        last.repaired(Fault::new(kind, python.pos, "the code block is not closed"), Repair::MissingCloser);
         python.pos = text.len();
     } else {
         return false;

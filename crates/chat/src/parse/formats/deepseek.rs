@@ -99,10 +99,10 @@ fn fenced(reply: &mut Reply<'_>, tags: &mut Tags, open: usize, start: usize, nam
         reply.pos = end + CALL_END.len();
     } else if CALL_END.starts_with(rest) {
         let kind = if reply.ended { ParseFailureKind::MalformedMarkup } else { ParseFailureKind::Truncated };
-        draft.mended(Fault::new(kind, end, format!("{CALL_END} is missing")), Repair::MissingCloser);
+        draft.repaired(Fault::new(kind, end, format!("{CALL_END} is missing")), Repair::MissingCloser);
         reply.pos = text.len();
     } else {
-        draft.mended(Fault::markup(end, format!("{CALL_END} is missing")), Repair::MissingCloser);
+        draft.repaired(Fault::markup(end, format!("{CALL_END} is missing")), Repair::MissingCloser);
     }
     draft.span.end = reply.pos;
 }

@@ -167,7 +167,7 @@ fn call(reply: &mut Reply<'_>, open: usize, start: usize, recipient: &str, junk:
             let mut draft = Draft::of_arguments(open..json.pos, name, None, value, std::mem::take(&mut json.wide));
             if let Some(opener) = ENDS[3..].iter().find(|opener| behind.starts_with(**opener)) {
                 let message = format!("{opener} where {CALL} should end the call");
-                draft.mended(Fault::markup(json.pos, message), Repair::ReopenedTag);
+                draft.repaired(Fault::markup(json.pos, message), Repair::ReopenedTag);
             }
             reply.pos = json.pos;
             if let Some(end) = ENDS[..3].iter().find(|end| behind.starts_with(**end)) {
@@ -185,7 +185,7 @@ fn call(reply: &mut Reply<'_>, open: usize, start: usize, recipient: &str, junk:
         }
     }
     if junk && let Some(draft) = reply.drafts.get_mut(first) {
-        draft.mended(Fault::markup(open, "the header has a marker too many"), Repair::HeaderJunk);
+        draft.repaired(Fault::markup(open, "the header has a marker too many"), Repair::HeaderJunk);
     }
 }
 
@@ -197,7 +197,7 @@ fn broken(reply: &mut Reply<'_>, open: usize, start: usize, name: &str, fault: F
     let holds = Holds::Arguments { name, id: None };
     let known = if end.is_none() { End::Open } else { End::Closed };
     let drafts = tolerant::values(&text[start..body_end], known).ok();
-    let drafts = drafts.and_then(|values| payload::mend(open..body_end, holds, values, &fault));
+    let drafts = drafts.and_then(|values| payload::repaired_calls(open..body_end, holds, values, &fault));
     reply.drafts.append(&mut drafts.unwrap_or_else(|| vec![Draft::faulty(open..body_end, fault)]));
     reply.pos = body_end;
 }

@@ -44,7 +44,7 @@ fn parse(reply: &mut Reply<'_>) {
         if start > at + OPEN.len()
             && let Some(draft) = reply.drafts.get_mut(first)
         {
-            draft.mended(Fault::markup(start, format!("{OPEN} twice")), Repair::ReopenedTag);
+            draft.repaired(Fault::markup(start, format!("{OPEN} twice")), Repair::ReopenedTag);
         }
     }
 }

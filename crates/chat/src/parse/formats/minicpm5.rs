@@ -51,7 +51,7 @@ fn parse(reply: &mut Reply<'_>) {
     tagged::parse(reply, &SPELLINGS[call][parameter]);
     if call + parameter > 0 {
         for draft in &mut reply.drafts[read..] {
-            draft.mended(Fault::markup(draft.span.start, "a tag without its blank"), Repair::HeaderJunk);
+            draft.repaired(Fault::markup(draft.span.start, "a tag without its blank"), Repair::HeaderJunk);
         }
     }
 }

@@ -59,7 +59,7 @@ fn parse(reply: &mut Reply<'_>) {
                 let first = reply.drafts.len();
                 section(reply, at, at, &mut close);
                 if let Some(draft) = reply.drafts.get_mut(first) {
-                    draft.mended(Fault::markup(at, format!("{OPEN} is missing")), Repair::MissingOpener);
+                    draft.repaired(Fault::markup(at, format!("{OPEN} is missing")), Repair::MissingOpener);
                 }
             }
         }
@@ -83,7 +83,7 @@ fn section(reply: &mut Reply<'_>, open: usize, start: usize, close: &mut Lookup)
                 reply.pos = text.len();
                 let kind = reply.markup_kind(true);
                 let mut draft = Draft::read(open..reply.pos, reading);
-                draft.mended(Fault::new(kind, cursor.pos, format!("{CLOSE} is missing")), Repair::MissingCloser);
+                draft.repaired(Fault::new(kind, cursor.pos, format!("{CLOSE} is missing")), Repair::MissingCloser);
                 reply.drafts.push(draft);
                 return;
             }

@@ -78,7 +78,7 @@ fn list(reply: &mut Reply<'_>, at: usize) -> bool {
                     take(reply, at, end, calls);
                     let kind = reply.cut_kind(ParseFailureKind::MalformedMarkup);
                     if let Some(last) = reply.drafts.last_mut() {
-                        last.mended(Fault::new(kind, end, "the list of calls is not closed"), Repair::MissingCloser);
+                        last.repaired(Fault::new(kind, end, "the list of calls is not closed"), Repair::MissingCloser);
                     }
                 }
                 _ => broken(reply, at, error),

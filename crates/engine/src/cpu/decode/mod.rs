@@ -1,4 +1,4 @@
-//! Decoding step of the running batch: rows of many requests through all layers, and a sampled token for those that are
+//! Decoding step (continuous batching): rows of many requests through all layers, and a sampled token for those that are
 //! due.
 //!
 //! Many rows are divided among the threads, each taking its own through everything between two attentions. Few rows are

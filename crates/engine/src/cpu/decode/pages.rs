@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::cpu::buffer::Buffer;
 use crate::cpu::kernels::attention::{Heads, KEYS};
 
-/// The size of a page.
+/// Shape of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageShape {
     pub(crate) layers: usize,
@@ -79,8 +79,8 @@ impl Pages {
         self.starts.extend(self.spare.pop());
     }
 
-    /// Zeros a page: attention multiplies positions without a token by 0, and values left by a former owner need not be
-    /// finite.
+    /// Zeros a page: attention multiplies positions without a token by 0, and values left by a previous owner may be
+    /// non-finite.
     pub(crate) fn clear(&mut self, page: usize) {
         // SAFETY: `&mut self`: nobody else holds any part of the page.
         unsafe { std::slice::from_raw_parts_mut(self.starts[page], self.shape.floats()) }.fill(0.0);

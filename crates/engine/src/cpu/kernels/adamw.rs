@@ -14,7 +14,7 @@ pub struct Factors {
     pub step: f32,
     /// 1 over the root of the second moment's bias correction.
     pub root: f32,
-    /// Factor on the gradient: clipping.
+    /// Gradient scale: clipping.
     pub scale: f32,
 }
 

@@ -44,7 +44,7 @@ impl Stats {
     }
 }
 
-/// Divides a chunk of logits by the temperature (multiplies by its inverse) and takes it in.
+/// Divides a chunk of logits by the temperature (multiplies by its inverse) and updates the statistics with it.
 pub(crate) fn absorb(isa: Isa, logits: &mut [f32], inverse_temperature: f32, stats: &mut Stats) {
     let (max, sum, weighted) = isa.run(Absorb { logits, inverse_temperature, old: stats.max });
     let shift = f64::from(stats.max) - f64::from(max);

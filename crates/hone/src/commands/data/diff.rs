@@ -18,7 +18,7 @@ Examples:
 
 Exits with code 1 if tasks leaked: the second set trains on what the first evaluates on, by key or by prompt.";
 
-/// What changed between two versions of a set: added, removed and edited tasks, variables, moves, leaks
+/// Differences between two versions of a task set: added, removed and edited tasks, variables, moves, leaks
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

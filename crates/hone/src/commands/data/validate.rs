@@ -35,7 +35,7 @@ An interrupted validation resumes when the command is run again. Writes into --o
 provenance), rejected.jsonl, report.md, report.json, manifest.json; the directory is a run directory, so that the
 traces of rejected tasks can be shown. Exits with code 1 if a task was rejected.";
 
-/// Which tasks can be solved, verified and learned from: lint, replay of the reference, teacher, rules
+/// Finds the tasks that can be solved, verified and learned from: lint, replay of the reference, teacher, rules
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

@@ -114,9 +114,9 @@ metrics! {
         POLICY_GRAD_NORM = "policy/grad_norm": "norm of the gradient before clipping",
         POLICY_SKIPPED_STEPS = "policy/skipped_steps" (Lower): "optimizer steps not taken because the gradient was not finite",
         POLICY_LOSS_METRICS_CLIP_RATIO = "policy/loss_metrics/clip_ratio": "share of the batch's tokens whose \
-            gradient was clipped to 0; 0 by construction with one optimizer step per batch",
-        POLICY_LOSS_METRICS_IS_RATIO_MEAN = "policy/loss_metrics/is_ratio_mean": "importance ratio of the token's \
-            probability now and when the batch was first seen: mean",
+            gradient was clipped to 0; 0 by construction in a synchronous run with one optimizer step per batch",
+        POLICY_LOSS_METRICS_IS_RATIO_MEAN = "policy/loss_metrics/is_ratio_mean": "importance ratio of a token: its \
+            probability now over that of the policy that sampled it: mean",
         POLICY_LOSS_METRICS_IS_RATIO_MIN = "policy/loss_metrics/is_ratio_min": "least",
         POLICY_LOSS_METRICS_IS_RATIO_MAX = "policy/loss_metrics/is_ratio_max": "most",
         POLICY_ROLLOUT_TRAIN_LOGPROBS_ABS_DIFF_MEAN = "policy/rollout_train_logprobs_abs_diff_mean": "|learner's − sampler's logprob| of the trained tokens before the first optimizer step: mean; 0 on the CPU engine",

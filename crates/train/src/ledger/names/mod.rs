@@ -139,18 +139,17 @@ pub fn find(name: &str) -> Option<&'static Metric> {
     all().find(|metric| metric.name == name).or_else(|| all().find(|metric| matches(metric.name, name)))
 }
 
-/// True when `name` is one of the family: part by part, with `{n}` a number and the others anything.
+/// True when `name` is one of the family: part by part, with `{n}` a number and the others any text.
 fn matches(family: &str, name: &str) -> bool {
     let (family, name): (Vec<_>, Vec<_>) = (family.split('/').collect(), name.split('/').collect());
     family.len() == name.len() && family.iter().zip(&name).all(|(pattern, part)| part_matches(pattern, part))
 }
 
 fn part_matches(pattern: &str, part: &str) -> bool {
-    match pattern.split_once('{') {
-        None => pattern == part,
-        Some((before, "n}")) => part.strip_prefix(before).is_some_and(|rest| rest.parse::<u32>().is_ok()),
-        Some((before, _)) => part.starts_with(before),
-    }
+    let Some((before, rest)) = pattern.split_once('{') else { return pattern == part };
+    let Some((variable, after)) = rest.split_once('}') else { return false };
+    let value = part.strip_prefix(before).and_then(|part| part.strip_suffix(after));
+    value.is_some_and(|value| if variable == "n" { value.parse::<u32>().is_ok() } else { !value.is_empty() })
 }
 
 /// docs/metrics.md.

@@ -9,16 +9,16 @@ mod seats;
 mod spec;
 mod update;
 
-pub use search::AIRPORTS;
+pub(super) use search::AIRPORTS;
 pub(crate) use search::next_day_in_may;
-pub use spec::SPECS;
+pub(super) use spec::SPECS;
 
 use super::calculate;
 use super::py::{Raised, Value, ops};
 use super::tool::{Failure, Tool, refuse};
 use super::world::{TableId, World};
 
-pub const TABLES: [&str; 3] = ["flights", "reservations", "users"];
+pub(super) const TABLES: [&str; 3] = ["flights", "reservations", "users"];
 pub(crate) const FLIGHTS: TableId = TableId(0);
 pub(crate) const RESERVATIONS: TableId = TableId(1);
 pub(crate) const USERS: TableId = TableId(2);
@@ -26,8 +26,8 @@ pub(crate) const USERS: TableId = TableId(2);
 /// Current time in every episode.
 pub(crate) const NOW: &str = "2024-05-15T15:00:00";
 
-/// In the order in which the model sees them.
-pub const TOOLS: [Tool; 14] = [
+/// Tools, in the order in which the model sees them.
+pub(super) const TOOLS: [Tool; 14] = [
     Tool {
         name: "book_reservation",
         parameters: &[

@@ -7,7 +7,7 @@ use super::super::world::World;
 use super::{FLIGHTS, RESERVATIONS, USERS};
 
 /// The airports of the network and their cities.
-pub const AIRPORTS: [(&str, &str); 20] = [
+pub(crate) const AIRPORTS: [(&str, &str); 20] = [
     ("SFO", "San Francisco"),
     ("JFK", "New York"),
     ("LAX", "Los Angeles"),

@@ -32,7 +32,7 @@ const PAID_BAGS: Parameter = param("nonfree_baggages", "Checked bags beyond the 
 const PAYMENT: Parameter =
     param("payment_id", "Payment method of the user, such as 'credit_card_0000000'.", Type::Text);
 
-pub const SPECS: [Spec; 14] = [
+pub(crate) const SPECS: [Spec; 14] = [
     Spec {
         name: "book_reservation",
         about: "Book a reservation. Needs the user's explicit confirmation.",

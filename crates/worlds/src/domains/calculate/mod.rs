@@ -28,11 +28,11 @@ pub(super) struct PowerLimit {
     answer: &'static str,
 }
 
-/// Far beyond the range of a float, so the answer is the one Python would give if it ever finished.
+/// Limit far beyond the range of a float, so the answer is the one Python would give if it ever finished.
 const COMPAT_POWERS: PowerLimit = PowerLimit { bits: 1 << 20, answer: "int too large to convert to float" };
 const STRICT_POWERS: PowerLimit = PowerLimit { bits: 1 << 10, answer: "the power is too large" };
 
-pub fn run(_: &mut World, arguments: &Dict, rules: Rules) -> Answer {
+pub(super) fn run(_: &mut World, arguments: &Dict, rules: Rules) -> Answer {
     let expression = arg(arguments, "expression");
     if !in_alphabet(expression)? {
         return refuse("invalid characters in expression");

@@ -86,7 +86,7 @@ impl Parser<'_> {
         if self.at == self.tokens.all.len() { Ok(tree) } else { Err(Fault::Here) }
     }
 
-    /// In the second pass, two consecutive expressions inside parentheses are a missing comma.
+    /// An expression. In the second pass, two consecutive ones inside parentheses are a missing comma.
     fn expression(&mut self) -> Parsed {
         let tree = self.sum()?;
         if self.naming {

@@ -12,7 +12,7 @@ use super::PowerLimit;
 pub(super) enum Number {
     Int(BigInt),
     Float(f64),
-    /// From a negative number to a fractional power. It never becomes a real number again.
+    /// A negative number to a fractional power. It never becomes a real number again.
     Complex(f64, f64),
     Tuple,
     Ellipsis,

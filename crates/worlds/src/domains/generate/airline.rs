@@ -62,7 +62,7 @@ fn make_flights(rng: &mut Rng) -> Dict {
     flights
 }
 
-/// Flown until the 14th, under way on the 15th, on sale after.
+/// One day of a flight: flown until the 14th, under way on the 15th, on sale after.
 fn make_day(rng: &mut Rng, day: usize, hour: usize) -> Value {
     let at = |name: &'static str, hours: usize| {
         (name, Value::str(format!("2024-05-{day:02}T{:02}:{:02}:00", (hour + hours).min(23), 10)))

@@ -42,7 +42,7 @@ fn invented_name(rng: &mut Rng) -> String {
     name[..1].to_uppercase() + &name[1..]
 }
 
-/// In the key order of the data sets.
+/// An address, its keys in the order of the data sets.
 pub(super) fn address(rng: &mut Rng) -> Value {
     let (city, state, zip) = pick(rng, &CITIES);
     Value::dict([

@@ -43,7 +43,7 @@ pub struct Recipe {
     pub tasks: usize,
     /// Tasks of the customers that are held out.
     pub held_out: usize,
-    /// 1 to 3, or all alternating.
+    /// Difficulty from 1 to 3; absent: all, alternating.
     pub difficulty: Option<u8>,
     pub names: Names,
 }
@@ -51,10 +51,10 @@ pub struct Recipe {
 /// Names of customers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Names {
-    /// From a list of 32: a policy learns them as words.
+    /// Names from a list of 32: a policy learns them as words.
     #[default]
     Common,
-    /// Made of syllables: a policy has to copy them.
+    /// Names made of syllables: a policy has to copy them.
     Invented,
 }
 
@@ -63,7 +63,7 @@ pub enum Names {
 pub struct Generated {
     pub domain: Arc<Domain>,
     pub tasks: Vec<Task>,
-    /// In the same world, about customers that none of `tasks` is about.
+    /// Held-out tasks in the same world, about customers that none of `tasks` is about.
     pub held_out: Vec<Task>,
     /// Drafts that a check refused, or duplicates.
     pub refused: usize,
@@ -72,9 +72,11 @@ pub struct Generated {
 /// Reason why nothing was generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
-    #[error("the generated world does not fit its own models")]
+    #[error("the generated world does not fit its own models, which is a fault of Hone; try another env.seed")]
     World(#[from] LoadError),
-    #[error("only {made} of {wanted} tasks after {tried} drafts; make the world larger than {users} users")]
+    #[error(
+        "only {made} of {wanted} tasks after {tried} drafts with {users} customers; raise env.customers, or lower env.tasks"
+    )]
     TooSmall { made: usize, wanted: usize, tried: usize, users: usize },
 }
 
@@ -104,7 +106,7 @@ fn tasks_held_out(recipe: &Recipe, domain: &Arc<Domain>, seed: Seed) -> Result<(
     tasks(recipe, domain, seed.with("held-out task"), Customers::HeldOut, recipe.held_out)
 }
 
-/// Whose tasks are made.
+/// Domain whose tasks are generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Customers {
     Seen,
@@ -175,7 +177,7 @@ fn tasks(
 
 /// Something the user wants done.
 struct Goal {
-    /// In the user's words, as a complete sentence: "I want to …".
+    /// Request in the user's words, as a complete sentence: "I want to …".
     says: String,
     /// Calls that look up what the write needs.
     reads: Vec<ToolCall>,

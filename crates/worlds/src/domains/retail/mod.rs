@@ -8,22 +8,22 @@ mod lookup;
 mod pending;
 mod spec;
 
-pub use spec::SPECS;
+pub(super) use spec::SPECS;
 
 use super::calculate;
 use super::py::{Raised, Value, ops};
 use super::tool::{Failure, Tool, refuse};
 use super::world::{TableId, World};
 
-pub const TABLES: [&str; 3] = ["orders", "products", "users"];
+pub(super) const TABLES: [&str; 3] = ["orders", "products", "users"];
 pub(crate) const ORDERS: TableId = TableId(0);
 pub(crate) const PRODUCTS: TableId = TableId(1);
 pub(crate) const USERS: TableId = TableId(2);
 
 const ADDRESS: [&str; 6] = ["address1", "address2", "city", "state", "country", "zip"];
 
-/// In the order in which the model sees them.
-pub const TOOLS: [Tool; 16] = [
+/// Tools, in the order in which the model sees them.
+pub(super) const TOOLS: [Tool; 16] = [
     Tool { name: "calculate", parameters: &["expression"], run: calculate::run },
     Tool { name: "cancel_pending_order", parameters: &["order_id", "reason"], run: pending::cancel },
     Tool {

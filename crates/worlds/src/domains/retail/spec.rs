@@ -30,7 +30,7 @@ const STATE: Parameter = address("state", "State, two letters.");
 const COUNTRY: Parameter = address("country", "Country.");
 const ZIP: Parameter = address("zip", "Zip code, as a string.");
 
-pub const SPECS: [Spec; 16] = [
+pub(crate) const SPECS: [Spec; 16] = [
     Spec {
         name: "calculate",
         about: "Evaluate an arithmetic expression and return the result rounded to cents.",

@@ -211,7 +211,7 @@ fn quoted(options: &[&str]) -> String {
 mod tests {
     use super::shorten;
 
-    /// As shown by pydantic.
+    /// Texts recorded from pydantic.
     #[test]
     fn long_values_are_cut_by_bytes_between_letters() {
         for (text, shown) in [

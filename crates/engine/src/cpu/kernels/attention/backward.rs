@@ -194,7 +194,7 @@ impl<'s> Block<'s> {
         Self { keys_t, values_t, keys }
     }
 
-    /// Takes in `count` rows, zeros past them.
+    /// Loads `count` rows, zeros past them.
     fn load(&mut self, heads: Heads, head: usize, qkv: &[f32], row: usize, count: usize) {
         if count < KEYS {
             self.keys_t.fill(0.0);

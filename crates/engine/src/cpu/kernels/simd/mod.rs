@@ -21,7 +21,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The best this machine has. `HONE_ISA=avx512|avx2|portable` asks for less, never for more.
+    /// Best instruction set of this machine. `HONE_ISA=avx512|avx2|portable` can only lower it.
     pub fn detect() -> Self {
         let wanted = match std::env::var("HONE_ISA").as_deref() {
             Ok("portable") => Self::Portable,
@@ -122,7 +122,7 @@ pub trait Simd: Copy + Send + Sync {
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
     fn div(self, a: Self::F, b: Self::F) -> Self::F;
     fn sqrt(self, a: Self::F) -> Self::F;
-    /// The greater; `b` where either is not a number.
+    /// Maximum; `b` if either is NaN.
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
     /// `a * b + c`, fused where the hardware fuses.
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;

@@ -19,7 +19,7 @@ const PLANS: TableId = TableId(4);
 pub(super) const TODAY: &str = "2025-02-25";
 const CYCLE_END: &str = "2025-02-28";
 
-/// In upstream's order.
+/// Functions of the toolkit, in upstream's order.
 pub(super) static FUNCTIONS: [Function<World>; 19] = [
     Function::new(Use::Read, "get_customer_by_phone", &["phone_number"], |world, arguments| {
         Ok(customer_by_phone(world, arg(arguments, "phone_number"))?.1.clone())

@@ -10,7 +10,7 @@ pub(super) enum Use {
     Read,
     /// A tool that changes the state.
     Write,
-    /// Not a tool: tasks use it to set up their scenario or to assert on its end.
+    /// A function that is no tool: tasks use it to set up their scenario or to assert on its end.
     Scenario,
 }
 

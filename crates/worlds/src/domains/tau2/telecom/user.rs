@@ -24,7 +24,7 @@ const fn scene(name: &'static str, parameters: &'static [&'static str], run: Run
 
 const EXPECTED: &[&str] = &["expected_status"];
 
-/// In upstream's order.
+/// Functions of the toolkit, in upstream's order.
 pub(super) static FUNCTIONS: [Function<Phone>; 57] = [
     read("check_status_bar", checks::status_bar),
     read("check_network_status", checks::network),
