@@ -179,13 +179,10 @@ impl Session {
         let shown = shown(&action);
         self.said.push(spoken(&action));
         let clock = Instant::now();
-        let answer = match tokio::time::timeout(self.deadline, self.env.step(action.clone())).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let what = late(self.deadline, None);
-                Err(Fault::new(Boundary::Environment, what).of_kind(FaultKind::ServerLate))
-            }
-        };
+        let answer = tokio::time::timeout(self.deadline, self.env.step(action.clone())).await.unwrap_or_else(|_| {
+            let what = late(self.deadline, None);
+            Err(Fault::new(Boundary::Environment, what).of_kind(FaultKind::ServerLate))
+        });
         self.transcript.slowest_seconds = self.transcript.slowest_seconds.max(clock.elapsed().as_secs_f64());
         let answer = match answer {
             Ok(answer) => answer,
