@@ -20,15 +20,20 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 LORA = ["--shape", "8b", "--lora", "16", "--recompute", "--train-only", "--sequences", "1"]
 DEVICE = ["hone", "bench", "device"]
+SANITIZER = ["compute-sanitizer", "--error-exitcode", "9", "--tool"]
+# Cache of kernels and tuning choices for the part that starts without any.
+EMPTY = pathlib.Path(tempfile.gettempdir()) / f"hone-check-{os.getpid()}"
 # Part, seconds it may take, command.
 PARTS = [
     ("checks", 90, ["hone-cuda-check", "--no-bench"]),
     ("parity", 60, ["python", HERE / "gpu_parity.py", "--binary", "hone"]),
+    ("parity torch", 90, ["python", HERE / "gpu_parity_torch.py", "--binary", "hone"]),
     ("laws", 40, [*DEVICE, "--laws"]),
     ("train 0.6b", 40, [*DEVICE, "--train-only", "--groups", "0", "--steps", "10"]),
     ("train 4b", 60, [*DEVICE, "--shape", "4b", "--sequences", "4", "--moments", "8bit", "--memory", "60", "--train-only", "--groups", "0"]),
@@ -38,8 +43,11 @@ PARTS = [
     ("train 0.6b, moments in host memory", 40, [*DEVICE, "--train-only", "--groups", "0", "--moments", "host"]),
     ("lora 8b 16k", 70, [*DEVICE, *LORA, "--tokens", "16384", "--steps", "2", "--groups", "1", "--prompt", "15872", "--reply", "256", "--together", "1"]),
     ("yarn 8b 65k", 90, [*DEVICE, *LORA, "--tokens", "65536", "--yarn", "--steps", "1", "--groups", "0"]),
+    ("first step, nothing cached", 60, ["env", f"XDG_CACHE_HOME={EMPTY}", *DEVICE, "--train-only", "--groups", "0", "--steps", "1"]),
     ("soak", 60, [*DEVICE, "--train-only", "--steps", "1", "--groups", "0", "--soak", "1000"]),
-    ("sanitizer", 120, ["compute-sanitizer", "--tool", "memcheck", "--error-exitcode", "9", *DEVICE, "--laws"]),
+    ("sanitizer", 120, [*SANITIZER, "memcheck", *DEVICE, "--laws"]),
+    ("sanitizer of kernel checks", 120, [*SANITIZER, "memcheck", "hone-cuda-check", "--no-bench"]),
+    ("sanitizer of races", 120, [*SANITIZER, "racecheck", *DEVICE, "--laws"]),
     ("kernels", 100, ["hone-cuda-check", "--bench-only"]),
     ("torch kernels", 40, ["python", HERE / "gpu_torch.py", "kernels"]),
     ("torch eager", 40, ["python", HERE / "gpu_torch.py", "eager"]),
