@@ -44,6 +44,7 @@ def step(ask):
     elif name == "pid": answer(ask, messages=[{"role": "tool", "content": str(os.getpid())}])
     elif name == "huge": print('{"id": %d, "messages": "%s"}' % (ask["id"], "x" * 50_000_000), flush=True)
     elif name == "garbage": print('{"id": oops', flush=True)
+    elif name == "list": print(json.dumps([{"role": "tool", "content": "ok"}]), flush=True)
     elif name == "form": answer(ask, messages=7)
     elif name == "error": answer(ask, error="out of quota", transient=True)
     elif name == "chatter": print("debug: here I am", flush=True); answer(ask, messages=[])
@@ -146,6 +147,15 @@ async fn the_documented_reward_scores() {
     assert_eq!(scorer.verdict(&Case::default()).await, nothing);
 }
 
+#[tokio::test]
+async fn an_answer_that_is_no_score_is_told_the_form_of_one() {
+    let program = "import json, sys\nfor line in sys.stdin:\n    ask = json.loads(line)\n    \
+                   print(json.dumps({\"id\": ask[\"id\"], \"value\": \"high\"}), flush=True)\n";
+    let script = Script::new(program);
+    let verdict = StdioScorer::new(script.spec.clone()).unwrap().verdict(&Case::default()).await;
+    assert!(verdict.why().contains("wrong form") && verdict.why().contains("{\"value\": 0.5,"), "{}", verdict.why());
+}
+
 /// The page shows exactly the files that the tests above ran.
 #[test]
 fn the_page_shows_the_examples() {
@@ -245,6 +255,7 @@ async fn bad_answers_are_named_and_cost_one_episode() {
     for (way, named) in [
         ("huge", "50000025 bytes in one line"),
         ("garbage", "it is not a JSON object"),
+        ("list", "it is not an answer, which is one JSON object"),
         ("form", "wrong form"),
         ("error", "out of quota"),
     ] {
@@ -254,6 +265,27 @@ async fn bad_answers_are_named_and_cost_one_episode() {
         assert!(fault.what.len() < 8000, "{way}: {} bytes", fault.what.len());
         assert_eq!(fault.protocol, way == "form", "{way}: what the program reports itself is in the protocol");
         assert_eq!(pid(&mut sibling).await, process, "{way} costs nobody else");
+    }
+}
+
+/// A program's own schemas are read as written: elsewhere `str` is taken for what it means.
+#[tokio::test]
+async fn an_invalid_schema_is_refused_with_its_place() {
+    for (schema, said) in [
+        (
+            r#"{"type": "object", "properties": {"parcel": {"type": "str"}}}"#,
+            "parameters.properties.parcel.type is \"str\"",
+        ),
+        (r##"{"$ref": "#"}"##, "leads back to itself"),
+    ] {
+        let tools = format!(r#"tools=[{{"name": "weigh", "parameters": {schema}}}], messages"#);
+        let script = Script::new(&LOOP.replace("RUN", "step(ask)").replacen(
+            "messages=[{\"role\": \"user\"",
+            &(tools + "=[{\"role\": \"user\""),
+            1,
+        ));
+        let Err(fault) = script.arena(30.0).open(&task(), 0).await else { panic!("it opened") };
+        assert!(fault.what.contains(said) && fault.what.contains("weigh") && !fault.transient, "{fault}");
     }
 }
 

@@ -66,6 +66,7 @@ pub async fn audit(
     }
     let success = &subject.recipe.eval.success;
     let mut evidence = Evidence::new(subject.components.clone(), success, scenes.len());
+    evidence.window = subject.recipe.rollout.window;
     for probe in probes {
         let about = probe.about();
         let variants: Vec<(usize, Variant)> = scenes

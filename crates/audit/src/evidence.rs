@@ -104,6 +104,8 @@ pub struct Evidence {
     /// The component whose value of 1 is success.
     pub(crate) success: String,
     pub(crate) tasks: usize,
+    /// Tokens of a whole episode.
+    pub(crate) window: usize,
     pub(crate) played: Vec<Played>,
     pub(crate) repeats: Vec<Repeat>,
     /// Indices of each task's solutions in `played`.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hone_trace::plainly;
 use serde::de::DeserializeOwned;
 
 /// Reason why a file could not be read.
@@ -34,11 +35,25 @@ pub fn parse_json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Fil
         line: error.line(),
         column: error.column(),
         // serde_json ends its message with the position, which comes first here.
-        message: error.to_string().rsplit_once(" at line ").map_or(error.to_string(), |(text, _)| text.to_owned()),
+        message: plainly(error.to_string().rsplit_once(" at line ").map_or(&*error.to_string(), |(text, _)| text)),
     })
 }
 
 /// The JSON of a file that may be absent.
 pub(crate) fn read_json_if_there<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FileError> {
     if path.is_file() { read_json(path).map(Some) } else { Ok(None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_another_type_is_named_without_types_of_rust() {
+        let error = parse_json::<Vec<u32>>(Path::new("ids.json"), "[1, \"x\"]").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "ids.json is not the JSON expected, line 1 column 7: invalid type: string \"x\", expected a whole number"
+        );
+    }
 }

@@ -19,7 +19,7 @@ pub enum ToolsError {
     NotAList(&'static str),
     #[error("tool {index}: {why}")]
     Malformed { index: usize, why: String },
-    #[error("the parameters of tool {tool} are not a JSON Schema: {why}. Correct the schema")]
+    #[error("tool {tool:?}: {why}")]
     NotASchema { tool: String, why: String },
 }
 
@@ -30,21 +30,97 @@ pub fn read_tools(json: &Json) -> Result<ToolSet, ToolsError> {
     for (index, tool) in list.iter().enumerate() {
         let tool: ToolSpec = serde_json::from_value(tool.clone())
             .map_err(|error| ToolsError::Malformed { index, why: error.to_string() })?;
-        if let Some(schema) = &tool.parameters {
-            check_schema(schema).map_err(|why| ToolsError::NotASchema { tool: tool.name.clone(), why })?;
-        }
+        check_tool(&tool)?;
         tools.push(tool);
     }
     let count = tools.len();
     ToolSet::new(tools).map_err(|error| ToolsError::Malformed { index: count - 1, why: error.to_string() })
 }
 
-fn check_schema(schema: &Json) -> Result<(), String> {
-    jsonschema::meta::validate(schema).map_err(|error| {
-        let at = error.instance_path().to_string();
-        if at.is_empty() { error.to_string() } else { format!("{error} (at {at})") }
-    })
+/// Checks that a tool's parameters are a JSON Schema, and that none of its references leads back to itself.
+pub fn check_tool(tool: &ToolSpec) -> Result<(), ToolsError> {
+    let Some(schema) = &tool.parameters else { return Ok(()) };
+    let why = match jsonschema::meta::validate(schema) {
+        Err(error) => misfit(schema, error.instance_path().as_str(), &error.to_string()),
+        Ok(()) => match Loops::find(schema) {
+            Some(reference) => format!(
+                "\"$ref\": {reference:?} in its parameters leads back to itself; let `properties` or `items` stand between"
+            ),
+            None => return Ok(()),
+        },
+    };
+    Err(ToolsError::NotASchema { tool: tool.name.clone(), why })
 }
+
+/// What is wrong at a place (a JSON pointer) of a schema, and what to do.
+fn misfit(schema: &Json, at: &str, error: &str) -> String {
+    let place = format!("parameters{}", at.replace('/', "."));
+    match schema.pointer(at) {
+        Some(found) if at.ends_with("/type") => {
+            format!("{place} is {found}; JSON Schema has string, number, integer, boolean, array, object, null")
+        }
+        _ => format!("{place} is not a JSON Schema: {error}; correct it"),
+    }
+}
+
+/// Keywords whose schemas apply to the very value that the schema around them applies to.
+const IN_PLACE: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
+
+/// A search for references that lead back to where they stand without a step into the value: checking one never ends.
+struct Loops<'a> {
+    root: &'a Json,
+    open: Vec<*const Json>,
+    done: std::collections::HashSet<*const Json>,
+}
+
+impl<'a> Loops<'a> {
+    /// The first such reference. Chains longer than [`MAX_CHAIN`] are not followed; compiling the schema refuses those.
+    fn find(root: &'a Json) -> Option<&'a str> {
+        let mut loops = Self { root, open: Vec::new(), done: std::collections::HashSet::new() };
+        let mut parts = vec![root];
+        while let Some(part) = parts.pop() {
+            if let Some(found) = loops.from(part) {
+                return Some(found);
+            }
+            match part {
+                Json::Object(map) => parts.extend(map.values()),
+                Json::Array(items) => parts.extend(items),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn from(&mut self, schema: &'a Json) -> Option<&'a str> {
+        let here = std::ptr::from_ref(schema);
+        if self.open.len() > MAX_CHAIN || self.done.contains(&here) {
+            return None;
+        }
+        let fields = schema.as_object()?;
+        self.open.push(here);
+        let target = fields.get("$ref").and_then(Json::as_str).and_then(|name| Some((name, self.target(name)?)));
+        let found = match target {
+            Some((name, target)) if self.open.contains(&std::ptr::from_ref(target)) => Some(name),
+            Some((_, target)) => self.from(target),
+            None => None,
+        };
+        let inner = IN_PLACE.iter().filter_map(|keyword| fields.get(*keyword)).flat_map(|part| match part {
+            Json::Array(items) => items.as_slice(),
+            one => std::slice::from_ref(one),
+        });
+        let found = found.or_else(|| inner.into_iter().find_map(|part| self.from(part)));
+        self.open.pop();
+        self.done.insert(here);
+        found
+    }
+
+    fn target(&self, reference: &str) -> Option<&'a Json> {
+        self.root.pointer(reference.strip_prefix('#')?)
+    }
+}
+
+/// References followed in one chain.
+const MAX_CHAIN: usize = 256;
 
 fn kind_of(value: &Json) -> &'static str {
     match value {
@@ -246,11 +322,33 @@ mod tests {
     }
 
     #[test]
+    fn a_reference_that_leads_back_to_itself_is_refused() {
+        let one = |schema: Json| check_tool(&tool(json!({"name": "f", "parameters": schema})));
+        for endless in [
+            json!({"$ref": "#"}),
+            json!({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {
+                "a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/a"}]}}}),
+        ] {
+            assert!(one(endless).unwrap_err().to_string().contains("leads back to itself; let"));
+        }
+        // A tree ends where the value does; so does a property that is called like a keyword.
+        assert_eq!(one(json!({"properties": {"children": {"type": "array", "items": {"$ref": "#"}}}})), Ok(()));
+        assert_eq!(one(json!({"properties": {"not": {"$ref": "#"}}})), Ok(()));
+    }
+
+    #[test]
     fn what_is_not_a_schema_is_refused_with_its_place() {
         let error = read_tools(&json!([{"type": "function", "function": {"name": "f", "parameters":
             {"type": "object", "properties": {"a": {"type": "strin"}}}}}]))
         .unwrap_err();
-        assert!(error.to_string().contains("tool f") && error.to_string().contains("/properties/a/type"), "{error}");
+        assert_eq!(
+            error.to_string(),
+            "tool \"f\": parameters.properties.a.type is \"strin\"; JSON Schema has string, number, integer, boolean, array, \
+             object, null"
+        );
+        let one = |schema: Json| check_tool(&tool(json!({"name": "f", "parameters": schema})));
+        let error = one(json!({"type": "object", "required": "a"})).unwrap_err().to_string();
+        assert!(error.starts_with("tool \"f\": parameters.required is not a JSON Schema"), "{error}");
         assert!(matches!(read_tools(&json!({})), Err(ToolsError::NotAList("an object"))));
         assert!(matches!(read_tools(&json!([{"name": 3}])), Err(ToolsError::Malformed { index: 0, .. })));
         let twice = read_tools(&json!([{"name": "f"}, {"name": "f"}])).unwrap_err();

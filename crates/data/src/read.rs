@@ -1,6 +1,6 @@
 //! Reading task files, one row at a time, in any format.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub enum Item {
 pub struct ReadOptions {
     /// The environment of tasks that name none; the domain of tau-bench's.
     pub env: Option<String>,
+    /// Tasks that name no environment, and get none by `env`, get the name of their file: `garden` of `garden.jsonl`.
+    pub env_by_file: bool,
 }
 
 /// Reads inputs in order. A key that was seen before is an issue: exact repetitions and conflicts are dropped.
@@ -35,6 +37,8 @@ pub struct Reader {
     options: ReadOptions,
     /// Hashes of contents, by hashes of keys.
     seen: HashMap<u64, u64>,
+    /// Environments that were named after files, because the tasks name none.
+    named_by_file: BTreeSet<String>,
 }
 
 /// An input and the side that its name gives its rows: `train=PATH`, or by the file's own name.
@@ -67,7 +71,12 @@ impl Inputs {
 
 impl Reader {
     pub fn new(options: ReadOptions) -> Self {
-        Self { options, seen: HashMap::new() }
+        Self { options, ..Self::default() }
+    }
+
+    /// The environments of tasks that name none: see [`ReadOptions::env_by_file`].
+    pub fn named_by_file(&self) -> &BTreeSet<String> {
+        &self.named_by_file
     }
 
     /// Calls `each` with every row and issue of the inputs; an error from it stops the reading.
@@ -89,6 +98,7 @@ impl Reader {
         let side = side.or_else(|| side_of(stem));
         let context = Context {
             env: self.options.env.clone(),
+            env_by_file: self.options.env_by_file.then(|| env_of_file(source, stem)),
             domain: domain_of(&source.name),
             split: stem.strip_prefix("tasks_").and_then(|rest| rest.split('.').next()).unwrap_or("all").to_owned(),
         };
@@ -112,6 +122,14 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+/// An environment's name for the tasks of a file.
+fn env_of_file(source: &Source, file_name: &str) -> String {
+    let stem = file_name.split('.').next().unwrap_or_default();
+    // Standard input and the like.
+    let plain = !stem.is_empty() && stem.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_'));
+    if plain && !source.extension().is_empty() { stem.to_owned() } else { "tasks".to_owned() }
 }
 
 /// serde_json's message without its position.
@@ -187,6 +205,9 @@ impl OneFile<'_> {
             Ok(read) => read,
             Err(trouble) => return each(self.issue(IssueKind::Dropped, line, key, trouble)),
         };
+        if read.env_by_file {
+            self.reader.named_by_file.insert(read.task.env.clone());
+        }
         if let Some(trouble) = self.repeats(&read.task) {
             return each(self.issue(IssueKind::Dropped, line, Some(read.task.key), trouble));
         }

@@ -71,6 +71,7 @@ fn an_adapter_is_the_cpus() {
         config: adapter.config.clone(),
         weights: there.device.load_adapter(&there.config, &adapter.config, &adapter.table, &source).unwrap(),
         table: adapter.table.clone(),
+        base: adapter.base,
     };
     let expected = parity::logprobs(&Net::new(&here, Some(&adapter)), &sequences(), How::default()).unwrap().concat();
     let found = parity::logprobs(&Net::new(&there, Some(&other)), &sequences(), How::default()).unwrap().concat();

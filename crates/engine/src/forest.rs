@@ -128,7 +128,7 @@ impl Forest {
         let longest = self.spans.iter().map(|s| s.position + s.rows.len()).max().unwrap_or(0);
         if longest > config.context {
             return Err(EngineError::Batch(format!(
-                "a sequence has {longest} tokens and the model's context {}; shorten it or scale the model's rope",
+                "a sequence has {longest} tokens and the model's context {}; shorten it (a recipe's rollout.window), or scale the model's rope",
                 config.context
             )));
         }

@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use hone_trace::Digest;
+
 use crate::backend::{Backend, Need};
 use crate::config::Config;
 use crate::cpu::Cpu;
 use crate::error::{EngineError, Result};
 use crate::forest::{Forest, Target};
 use crate::lora::Adapter;
-use crate::weights::{Fresh, ModelParams, Storage, TensorFiles, save_model};
+use crate::weights::{Fresh, ModelParams, Noted, Storage, TensorFiles, TensorSource, save_model};
 
 /// Model: weights, their shape and the device they are computed on. Cheap to clone: everything is shared.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub struct Model<B: Backend = Cpu> {
     pub params: Arc<ModelParams>,
     pub weights: Arc<B::Weights>,
     pub device: Arc<B>,
+    /// Fingerprint of the weights as they were loaded, the same in every precision; an adapter names its base by it.
+    pub fingerprint: Option<Digest>,
 }
 
 impl<B: Backend> Clone for Model<B> {
@@ -27,6 +31,7 @@ impl<B: Backend> Clone for Model<B> {
             params: Arc::clone(&self.params),
             weights: Arc::clone(&self.weights),
             device: Arc::clone(&self.device),
+            fingerprint: self.fingerprint,
         }
     }
 }
@@ -43,16 +48,26 @@ impl<B: Backend> Model<B> {
             // A tied head is often stored too, and old checkpoints carry their rotary frequencies.
             (config.tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq")
         })?;
-        let weights = device.load(&config, &params, &source)?;
-        Ok(Self { config: Arc::new(config), params, weights: Arc::new(weights), device })
+        Self::read_from(&source, config, params, device)
     }
 
     /// Randomly initialised model: normal with the config's deviation, norms 1, biases 0. The same seed gives the same
     /// weights.
     pub fn fresh(config: Config, device: Arc<B>, seed: u64) -> Result<Self> {
         let params = Arc::new(ModelParams::new(&config));
-        let weights = device.load(&config, &params, &Fresh { std: config.init_std, seed })?;
-        Ok(Self { config: Arc::new(config), params, weights: Arc::new(weights), device })
+        Self::read_from(&Fresh { std: config.init_std, seed }, config, params, device)
+    }
+
+    pub(crate) fn read_from(
+        source: &dyn TensorSource,
+        config: Config,
+        params: Arc<ModelParams>,
+        device: Arc<B>,
+    ) -> Result<Self> {
+        let noted = Noted::new(source);
+        let weights = Arc::new(device.load(&config, &params, &noted)?);
+        let fingerprint = noted.fingerprint(&params.table);
+        Ok(Self { config: Arc::new(config), params, weights, device, fingerprint })
     }
 
     /// Writes a directory that transformers loads unchanged.

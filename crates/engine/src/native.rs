@@ -48,12 +48,13 @@ pub fn open_on<B: Backend>(device: Arc<B>, spec: &EngineSpec) -> std::result::Re
     let model = Model::load(&spec.model, device)?;
     let mut adapter = match (&spec.adapter, &spec.lora) {
         (Some(dir), lora) => Some(trained_before(&model, dir, lora.as_ref())?),
-        (None, Some(lora)) => Some(Adapter::fresh(&model, adapter_config(lora)?, spec.seed)?),
+        (None, Some(lora)) => Some(Adapter::fresh(&model, fitting(adapter_config(lora)?, &model.config)?, spec.seed)?),
         (None, None) => None,
     };
     if let Some(adapter) = &mut adapter {
         // Names the base for whoever loads the adapter elsewhere.
         adapter.config.base = Some(spec.model.display().to_string());
+        adapter.base = model.fingerprint;
     }
     Ok(Arc::new(NativeEngine::new(Snapshot::new(model, adapter, &spec.run))?))
 }
@@ -81,6 +82,18 @@ fn trained_before<B: Backend>(
         }
     }
     Ok(adapter)
+}
+
+/// Refuses an adapter of a higher rank than any matrix it adapts: it could say no more, in more parameters.
+fn fitting(lora: LoraConfig, model: &Config) -> std::result::Result<LoraConfig, EngineFault> {
+    let most = lora.modules.iter().map(|module| module.inputs(model).min(module.outputs(model))).max().unwrap_or(0);
+    if lora.rank <= most {
+        return Ok(lora);
+    }
+    Err(EngineFault::new(format!(
+        "policy.lora.rank is {}, and no matrix that it adapts has a rank over {most}; lower it, to 8 or 16 for example",
+        lora.rank
+    )))
 }
 
 /// The shape of the adapter that a recipe asks for.
@@ -216,5 +229,23 @@ impl<B: Backend> Engine for NativeEngine<B> {
             None => snapshot.model.save(dir, Storage::Bf16)?,
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_over_every_matrix_is_refused() {
+        let config = Config::load(&hone_testdata::committed("tiny-qwen3")).unwrap();
+        let most = config.hidden.min(config.mlp).max(config.hidden.min(config.heads.out_width()));
+        assert!(fitting(LoraConfig::all(most, 8.0), &config).is_ok());
+        let refused = fitting(LoraConfig::all(4000, 8.0), &config).unwrap_err().to_string();
+        assert!(
+            refused.starts_with(&format!(
+                "policy.lora.rank is 4000, and no matrix that it adapts has a rank over {most};"
+            ))
+        );
     }
 }

@@ -85,7 +85,7 @@ const WITH_RECIPE: [&str; 5] = ["train", "sft", "check", "eval", "audit"];
 /// Refusal of a command line, or the help that was asked for. A recipe key given as a flag is answered with its
 /// `--set`. Its words may be untrusted, so control characters do not reach the terminal.
 fn refused(error: &clap::Error) -> ! {
-    if let Some(words) = key_as_flag(error) {
+    if let Some(words) = meant(error).or_else(|| key_as_flag(error)) {
         output::noted(&words);
         std::process::exit(error.exit_code());
     }
@@ -97,6 +97,23 @@ fn refused(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
+/// Flags that a command does not have, and what does the same there.
+const MEANT: [(&str, &str, &str); 4] = [
+    ("train", "--out", "--run DIR names the run's directory"),
+    ("view", "--port", "--addr 127.0.0.1:PORT names the address with its port"),
+    ("show", "--step", "the step follows the run: hone show RUN 3"),
+    ("show", "--group", "the group follows the step: hone show RUN 3 1"),
+];
+
+/// Message for a flag that a command has in another form.
+fn meant(error: &clap::Error) -> Option<String> {
+    let command = std::env::args().nth(1)?;
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let known = MEANT.iter().find(|(of, name, _)| *of == command && name == flag);
+    let (_, _, hint) = known.filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    Some(format!("error: {flag} is not an option of `hone {command}`\nhint: {hint}"))
+}
+
 /// Message for a flag that is a recipe key.
 fn key_as_flag(error: &clap::Error) -> Option<String> {
     let command = std::env::args().nth(1)?;
@@ -104,7 +121,10 @@ fn key_as_flag(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument || !WITH_RECIPE.contains(&&*command) {
         return None;
     }
-    let places = hone_train::keys::places(&flag.trim_start_matches('-').replace('-', "_"));
+    let name = flag.trim_start_matches('-').replace('-', "_");
+    let at_top = hone_train::keys::RECIPE.iter().any(|keys| keys.iter().any(|key| key.name == name));
+    let is_table = || hone_train::keys::sections().iter().any(|section| section.path == name);
+    let places = if at_top && !is_table() { vec![name] } else { hone_train::keys::places(&name) };
     let sets: Vec<String> = places.iter().map(|path| format!("--set {path}=VALUE")).collect();
     let hint = format!("hint: it is a recipe's key: {}", sets.join(" or "));
     (!sets.is_empty()).then(|| format!("error: {flag} is not an option of `hone {command}`\n{hint}"))

@@ -68,6 +68,12 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
+/// An estimate of a time: `about 5 min`, `under 0.1 s`.
+pub(crate) fn about(seconds: f64) -> String {
+    let shown = duration(seconds);
+    if shown.starts_with("under") { shown } else { format!("about {shown}") }
+}
+
 /// A writer that passes whole lines through a cleaner.
 #[derive(Debug)]
 pub(crate) struct Filtered<W: Write> {
@@ -113,6 +119,11 @@ impl<W: Write> Drop for Filtered<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_time_is_not_about_under_one() {
+        assert_eq!([about(0.01), about(0.3), about(600.0)], ["under 0.1 s", "about 0.3 s", "about 10 min"]);
+    }
 
     #[test]
     fn lines_are_cleaned_whole_however_they_are_written() {

@@ -10,6 +10,8 @@ use hone_engine::{Adapter, Backend, Model};
 use hone_train::recipe::{PolicyRecipe, Recipe};
 use hone_train::run::recorded_recipe;
 
+use crate::policies::other_base;
+
 const ADAPTER: &str = "adapter_config.json";
 
 /// A policy on disk.
@@ -45,7 +47,7 @@ impl Place {
     /// A model and an adapter as the user named them. An adapter with an explicit model need not name a base.
     fn join(model: Option<&Path>, adapter: Option<&Path>, [called, beside]: [&str; 2]) -> Result<Option<Self>> {
         let adapter = adapter.map(|adapter| {
-            let dir = directory(adapter).with_context(|| beside.to_owned())?;
+            let dir = directory(adapter).with_context(|| format!("cannot open {beside}"))?;
             if !dir.join(ADAPTER).is_file() {
                 bail!("{beside} is {}, which has no {ADAPTER}; name a whole model as {called}", adapter.display());
             }
@@ -53,12 +55,20 @@ impl Place {
         });
         let adapter = adapter.transpose()?;
         let Some(model) = model else { return adapter.map(|dir| Self::find(&dir)).transpose() };
-        let found = Self::find(model).with_context(|| called.to_owned())?;
+        let found = Self::find(model).with_context(|| format!("cannot open {called}"))?;
         if let (Some(_), Some(other)) = (&adapter, &found.adapter) {
             bail!(
                 "{called} is an adapter ({}), and {beside} names one too; name the base model as {called}, or merge the \
                  first (hone model merge)",
                 other.display()
+            );
+        }
+        if let Some((dir, base)) = adapter.as_ref().and_then(|dir| Some((dir, other_base(&found.model, dir)?))) {
+            crate::output::note!(
+                "the adapter in {} names {} as its base, and it is put on {}",
+                dir.display(),
+                base.display(),
+                found.model.display()
             );
         }
         Ok(Some(Self { adapter: adapter.or(found.adapter), model: found.model }))
@@ -78,7 +88,7 @@ impl Place {
             (policy.model, policy.adapter) = (Some(found.model), found.adapter);
         }
         if let Some(reference) = &policy.reference {
-            let found = Self::find(reference).context("policy.reference")?;
+            let found = Self::find(reference).context("cannot open policy.reference")?;
             if found.adapter.is_some() {
                 bail!("policy.reference is an adapter; merge it into its base first (hone model merge)");
             }

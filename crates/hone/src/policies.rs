@@ -4,9 +4,10 @@
 //! base and searcher were made with the recipes of commit c6e89eb (`hone sft recipes/triage-reader.toml --out base`, then
 //! recipes/triage-searcher.toml from it), the reader from the same base with recipes/triage-reader.toml as it is now.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use hone_engine::lora::{BASE_FILE, LoraConfig};
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
@@ -14,6 +15,18 @@ use crate::recipes::Builtin;
 
 /// Options that change neither tools nor prompts: they select or vary tasks, or how `hone sft` is shown their solutions.
 const HARMLESS: [&str; 6] = ["tasks", "held_out", "held_out_from", "seed", "worlds", "demonstrator"];
+
+/// A base that an adapter names and that is another directory than the model it is put on. Only of adapters from
+/// elsewhere: one that Hone wrote knows the weights of its base, and the engine refuses others.
+pub(crate) fn other_base(model: &Path, adapter: &Path) -> Option<PathBuf> {
+    if adapter.join(BASE_FILE).is_file() {
+        return None;
+    }
+    let named = PathBuf::from(LoraConfig::load(adapter).ok()?.base?);
+    let mut places = [named.clone(), adapter.join(&named)].into_iter();
+    let base = places.find(|place| place.join("config.json").is_file())?;
+    (base.canonicalize().ok()? != model.canonicalize().ok()?).then_some(base)
+}
 
 /// A model directory in Hugging Face's layout, bf16, and the environment it was made for.
 pub(crate) struct Policy {
@@ -78,5 +91,27 @@ impl Policy {
             std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_adapter_from_elsewhere_on_another_model_is_noted() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        for name in ["model", "other", "adapter"] {
+            std::fs::create_dir(at(name)).unwrap();
+            std::fs::write(at(name).join("config.json"), "{}").unwrap();
+        }
+        let config = json!({"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
+            "base_model_name_or_path": at("model")});
+        std::fs::write(at("adapter/adapter_config.json"), config.to_string()).unwrap();
+        assert_eq!(other_base(&at("model"), &at("adapter")), None);
+        assert_eq!(other_base(&at("other"), &at("adapter")), Some(at("model")));
+        std::fs::write(at("adapter").join(BASE_FILE), "{}").unwrap();
+        assert_eq!(other_base(&at("other"), &at("adapter")), None, "the engine compares the weights");
     }
 }

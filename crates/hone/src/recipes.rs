@@ -1,5 +1,6 @@
 //! Recipes by file or by name: embedded ones are named after their file.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -69,12 +70,18 @@ impl Source {
     pub(crate) fn find(given: &Path) -> Result<Self> {
         let shown = given.display().to_string();
         let unread = match std::fs::read_to_string(given) {
+            Ok(text) if is_task_file(&text) => bail!(
+                "{shown} is a task file, not a recipe; name the recipe that has it as its env.task_file, such as recipe.toml"
+            ),
             Ok(text) => {
                 let directory = given.parent().unwrap_or(Path::new("")).to_owned();
                 return Ok(Self { text, directory, given: shown });
             }
             Err(error) => error,
         };
+        if unread.kind() == ErrorKind::InvalidData {
+            bail!("{shown} is not UTF-8; save it as UTF-8");
+        }
         // A name has no directory and no ending.
         if given.components().count() == 1 && given.extension().is_none() && !given.exists() {
             return Ok(Builtin::find(&shown).with_context(|| format!("cannot read {shown}"))?.source());
@@ -108,6 +115,12 @@ impl Builtin {
     pub(crate) fn source(self) -> Source {
         Source { text: self.text.into(), directory: PathBuf::new(), given: self.name.into() }
     }
+}
+
+/// True for JSON objects: one a line, or a list of them. TOML has none at its start.
+fn is_task_file(text: &str) -> bool {
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    text.starts_with('{') || text.strip_prefix('[').is_some_and(|rest| rest.trim_start().starts_with('{'))
 }
 
 /// Advice if a directory was named: the run or the recipe it contains.
@@ -161,6 +174,15 @@ mod tests {
             builtin.source().read(&[]).unwrap();
             assert!(builtin.about().len() > 20, "{}", builtin.about());
         }
+    }
+
+    #[test]
+    fn a_recipe_in_another_encoding_is_said_to_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("u16.toml");
+        std::fs::write(&path, b"\xff\xfe[\0t\0]\0").unwrap();
+        let error = Source::find(&path).unwrap_err().to_string();
+        assert!(error.ends_with("is not UTF-8; save it as UTF-8"), "{error}");
     }
 
     #[test]

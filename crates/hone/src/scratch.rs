@@ -1,7 +1,7 @@
 //! Scratch directories: removed when they are dropped, and when a signal ends the command.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
@@ -15,8 +15,7 @@ pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     pub(crate) fn new() -> Result<Self> {
-        static WATCHED: Once = Once::new();
-        WATCHED.call_once(crate::progress::watch);
+        crate::progress::watch();
         let made = tempfile::tempdir().context("cannot make a scratch directory; TMPDIR names where it is made")?;
         all().push(made.path().to_owned());
         Ok(Self(made))
@@ -31,6 +30,17 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         all().retain(|path| path != self.0.path());
     }
+}
+
+/// Removes this directory too if a signal ends the command before [`keep`].
+pub(crate) fn remove_at_stop(path: &Path) {
+    crate::progress::watch();
+    all().push(path.to_owned());
+}
+
+/// This directory is worth keeping.
+pub(crate) fn keep(path: &Path) {
+    all().retain(|kept| kept != path);
 }
 
 /// Removes the directories that there are, before the process exits.

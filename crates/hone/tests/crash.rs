@@ -110,13 +110,13 @@ fn killed_and_resumed_a_run_ends_as_if_it_had_not_been() {
     assert!(of_run(&exported) == of_run(&directory.path().join("logs")));
 }
 
-/// SIGTERM and SIGHUP stop a run as ctrl-c does: the step is recorded completely, and the exit code is the run's own.
+/// SIGTERM and SIGHUP stop a run as ctrl-c does: the step is recorded completely, and the exit code is that of the signal.
 #[test]
 fn a_run_that_is_asked_to_stop_ends_in_order() {
     let directory = tempfile::tempdir().unwrap();
     let shape = "--hidden 16 --layers 1 --heads 1 --kv-heads 1 --head-dim 16 --mlp 16 --vocab 300 --tied";
     let recipe = prepare(directory.path(), shape, 100_000);
-    for signal in ["TERM", "HUP", "INT"] {
+    for (signal, code) in [("TERM", 143), ("HUP", 129), ("INT", 130)] {
         let run = directory.path().join(signal);
         let mut process = start(&recipe, &run);
         let mut reports = BufReader::new(process.stderr.take().unwrap()).lines();
@@ -128,7 +128,7 @@ fn a_run_that_is_asked_to_stop_ends_in_order() {
         let rest: Vec<String> = reports.map_while(Result::ok).collect();
         let status = process.wait().unwrap();
         assert!(rest.iter().any(|line| line.contains("stopping when this step is recorded")), "{signal}: {rest:?}");
-        assert!(status.code().is_some(), "{signal}: {status}");
+        assert_eq!(status.code(), Some(code), "{signal}: {status}");
     }
 }
 
@@ -194,5 +194,100 @@ fn an_environment_without_tools_is_refused_at_the_start() {
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && message.contains(said), "{said}: {message}");
         assert!(!run.exists(), "{said}: a run that never began left a directory");
+    }
+}
+
+const SMALL: &str = "--hidden 16 --layers 1 --heads 1 --kv-heads 1 --head-dim 16 --mlp 16 --vocab 300 --tied";
+
+/// The first checkpoint holds the policy that the run started from.
+#[test]
+fn a_run_whose_policy_is_gone_resumes_from_its_own_checkpoints() {
+    let directory = tempfile::tempdir().unwrap();
+    let recipe = prepare(directory.path(), SMALL, 2);
+    let run = directory.path().join("run");
+    assert!(start(&recipe, &run).wait_with_output().unwrap().status.success());
+    std::fs::rename(directory.path().join("model"), directory.path().join("elsewhere")).unwrap();
+    let resumed = || {
+        let mut command = hone();
+        command.args(["train", "--set", "train.steps=3", "--resume"]).arg(&run).output().unwrap()
+    };
+    let output = resumed();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && message.contains("the run's first checkpoint has its weights"), "{message}");
+    assert!(message.contains("extended from 2 to 3 steps; the learning rate is ") && !message.contains(" and 1.00e-3"));
+    assert_eq!(timeless(&run).len(), 3);
+    // Records that were deleted, in words.
+    std::fs::remove_dir_all(run.join("traces")).unwrap();
+    std::fs::create_dir(run.join("traces")).unwrap();
+    let output = hone().args(["train", "--set", "train.steps=4", "--resume"]).arg(&run).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("its files end before its newest checkpoint: traces/ has 0 of "), "{message}");
+}
+
+#[test]
+fn a_policy_of_no_numbers_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let recipe = prepare(directory.path(), SMALL, 2);
+    let weights = directory.path().join("model/model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let end = bytes.len();
+    bytes[end - 64..].fill(0xff);
+    std::fs::write(&weights, bytes).unwrap();
+    let run = directory.path().join("run");
+    let output = start(&recipe, &run).wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("give another policy.model") && !message.contains("--resume"), "{message}");
+    assert!(!run.exists());
+}
+
+/// What says that nothing is lost is not said of a warm start that kept nothing.
+#[test]
+fn a_full_disk_before_the_first_checkpoint_of_a_warm_start_keeps_nothing_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let recipe = prepare(directory.path(), SMALL, 2);
+    let out = directory.path().join("made");
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_hone"), "sft"])
+        .arg(&recipe)
+        .args(["--set", "sft.steps=2", "--set", "sft.batch=1", "--set", "env.name=shop", "--out"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("nothing was kept: make room, then start again") && !message.contains("intact"),
+        "{message}"
+    );
+    assert!(!directory.path().join("made.run").exists());
+}
+
+/// A stopped evaluation says what it leaves: nothing before its first half, half of it then.
+#[test]
+fn an_evaluation_that_is_stopped_says_what_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let recipe = prepare(directory.path(), SMALL, 2);
+    for (out, only, words) in [
+        ("nothing", &["--only", "sampled"][..], "stopped; nothing was measured, nothing is kept"),
+        (
+            "half",
+            &[],
+            "half is unfinished: its last evaluation is the recipe's model, greedy; run the evaluation again",
+        ),
+    ] {
+        let at = directory.path().join(out);
+        let mut command = hone();
+        command.args(["eval", "--samples", "100000", "--recipe"]).arg(&recipe).arg("--out").arg(&at);
+        command.args(only);
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains(", sampled: ")));
+        let sent = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap();
+        assert!(sent.success());
+        let rest: Vec<String> = lines.map_while(Result::ok).collect();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{rest:?}");
+        assert!(rest.iter().any(|line| line.contains(words)), "{out}: {rest:?}");
+        assert_eq!(at.exists(), out == "half");
     }
 }

@@ -156,7 +156,8 @@ fn ctrl_c_ends_after_the_step_with_everything_recorded() {
     let told: Vec<String> = lines.map_while(Result::ok).collect();
     let mut stdout = String::new();
     child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-    assert!(child.wait().unwrap().success(), "{told:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "a script must not take it for finished: {told:?}");
+    assert!(told.iter().any(|line| line.contains("hone train --resume runs/tiny-1")), "{told:?}");
     assert!(told.iter().any(|line| line.contains("ctrl-c again stops immediately")), "{told:?}");
     let result: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
     let steps = result["steps"].as_u64().unwrap();
@@ -168,6 +169,28 @@ fn ctrl_c_ends_after_the_step_with_everything_recorded() {
     // The start is not the end of a run that was stopped.
     assert!(result["eval"]["before"].is_object() && result["eval"]["after"].is_null(), "{result}");
     assert!(told.iter().any(|line| line.contains("no verdict: training is not over")), "{told:?}");
+}
+
+/// A warm start has no orderly end: what is done since the newest checkpoint is done again.
+#[test]
+fn ctrl_c_in_a_warm_start_says_how_to_continue() {
+    let dir = TempDir::new().unwrap();
+    let mut child = hone(&dir)
+        .args(["sft", "tiny.toml", "--out", "made", "--set", "sft.steps=10000"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("sft     1 of ")));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let told: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{told:?}");
+    let last = told.last().unwrap();
+    assert!(last.starts_with("stopped at step ") && !last.starts_with("stopped at step 0;"), "{told:?}");
+    assert!(
+        last.ends_with("; continue with `hone sft tiny.toml --set sft.steps=10000 --out made --resume`"),
+        "{told:?}"
+    );
 }
 
 #[test]

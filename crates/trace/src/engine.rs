@@ -93,6 +93,52 @@ impl EngineSpec {
 }
 
 documented! {
+    /// Options of the native engine: the keys of `[engine]` beside `kind`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct NativeOptions {
+        /// Device that computes the model, as `--device` sets it. "auto": a GPU if one can be used, else the CPU.
+        pub device: NativeDevice,
+        /// Storage of weights and activations on a GPU; master weights, gradients and sums are f32. "f32": for comparisons.
+        pub precision: NativePrecision,
+        /// Moments of AdamW. "8bit": 2 bytes per parameter instead of 8, on a GPU; "host": f32 in host memory, and a slower
+        /// step.
+        pub moments: NativeMoments,
+    }
+}
+
+/// `engine.device`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NativeDevice {
+    Auto,
+    #[default]
+    Cpu,
+    Cuda,
+}
+
+/// `engine.precision`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NativePrecision {
+    #[default]
+    Bf16,
+    F32,
+}
+
+/// `engine.moments`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum NativeMoments {
+    #[default]
+    #[serde(rename = "f32")]
+    F32,
+    #[serde(rename = "8bit")]
+    EightBit,
+    #[serde(rename = "host")]
+    Host,
+}
+
+documented! {
     /// Low-rank adaptation (LoRA), `[policy.lora]`: adapters on the policy's matrices. Checkpoints then hold a PEFT
     /// adapter, and a KL penalty compares with the model without it.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -33,13 +33,13 @@ pub use clean::{clean, clean_json, clean_line, rounded, signed};
 pub use digest::{BadDigest, Digest};
 pub use engine::{
     AdamWSettings, Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, LeanState, LearnerSpec, LoraSpec, Memory,
-    Reference, Workload,
+    NativeDevice, NativeMoments, NativeOptions, NativePrecision, Reference, Workload,
 };
 pub use group::{Advantage, Fate, Group, Lesson, NoSignal, Span};
 pub use lock::{LockError, SPLIT_LOCK, Side, SplitLock};
 pub use loss::{Loss, TokenBatch, TokenColumns};
 pub use message::{Content, ImageUrl, Message, Part};
-pub use names::{did_you_mean, foreign, nearest, with_nearest, with_type};
+pub use names::{did_you_mean, foreign, nearest, plainly, with_nearest, with_type};
 pub use node::{BadNode, Node, Origin, PolicyVersion, Sampled};
 pub use outcome::{Boundary, Fault, FaultKind, Limit, Outcome, ParseFailure, ParseFailureKind};
 pub use policy::{

@@ -53,9 +53,9 @@ pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str
 }
 
 /// serde's error about an unknown field or variant, which lists the known ones, with the nearest of them on a separate
-/// line. Other errors are returned unchanged.
+/// line. Other errors are returned in plain words.
 pub fn with_nearest(error: &str) -> String {
-    let text = error.trim_end();
+    let text = &*plainly(error.trim_end());
     let at = ["unknown field `", "unknown variant `"].iter().find_map(|start| text.find(start));
     let names: Vec<&str> = text[at.unwrap_or(text.len())..].split('`').skip(1).step_by(2).collect();
     match names.split_first() {
@@ -68,19 +68,68 @@ pub fn with_nearest(error: &str) -> String {
     }
 }
 
-/// serde's error about a value of another type, with what to write instead. Other errors are returned unchanged.
+/// serde's error about a value of another type, with what to write instead. Other errors are returned in plain words.
 pub fn with_type(error: &str) -> String {
+    let error = plainly(error);
     let expected = error.split_once("invalid type: ").and_then(|(_, rest)| rest.split_once(", expected "));
     let expected = expected.map(|(_, rest)| rest.lines().next().unwrap_or_default());
     let advice = match expected {
-        Some("f64" | "f32") => "a number",
-        Some("usize" | "u64" | "u32" | "u16" | "u8" | "i64" | "i32") => "a whole number",
-        Some("a boolean") => "true or false",
-        Some("a string" | "path string") => "text in quotes",
-        Some("a sequence") => "a list: [1, 2]",
-        _ => return error.to_owned(),
+        Some(plain @ (NUMBER | WHOLE | FLAG | TEXT)) => plain,
+        Some(LIST) => "a list: [1, 2]",
+        Some(TABLE) => "a table: its keys, each with a value",
+        _ => return error,
     };
     format!("{error}\nhint: write {advice}")
+}
+
+const NUMBER: &str = "a number";
+const WHOLE: &str = "a whole number";
+const FLAG: &str = "true or false";
+const TEXT: &str = "text in quotes";
+const LIST: &str = "a list";
+const TABLE: &str = "a table";
+
+/// Expectations in serde's words, which are Rust's, and in a user's.
+const EXPECTED: [(&str, &str); 18] = [
+    ("usize", WHOLE),
+    ("u64", WHOLE),
+    ("u32", WHOLE),
+    ("u16", WHOLE),
+    ("u8", WHOLE),
+    ("isize", WHOLE),
+    ("i64", WHOLE),
+    ("i32", WHOLE),
+    ("i16", WHOLE),
+    ("i8", WHOLE),
+    ("f64", NUMBER),
+    ("f32", NUMBER),
+    ("a boolean", FLAG),
+    ("a string", TEXT),
+    ("path string", TEXT),
+    ("a sequence", LIST),
+    ("a map", TABLE),
+    ("a tuple", LIST),
+];
+
+/// serde's error with its expectation in a user's words: `expected u64` is `expected a whole number`.
+pub fn plainly(error: &str) -> String {
+    const EXPECTS: &str = ", expected ";
+    if let Some((before, _)) = error.split_once("data did not match any variant of untagged enum ") {
+        return format!("{before}the value has none of the forms that can be read");
+    }
+    let Some(at) = error.rfind(EXPECTS).filter(|at| error[..*at].contains("invalid ")) else { return error.to_owned() };
+    let (before, expected) = error.split_at(at + EXPECTS.len());
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    for start in ["struct ", "tuple struct ", "enum ", "internally tagged enum ", "adjacently tagged enum "] {
+        if let Some(named) = expected.strip_prefix(start) {
+            return format!("{before}{TABLE}{}", named.trim_start_matches(is_word));
+        }
+    }
+    let plain = EXPECTED.iter().find_map(|(theirs, ours)| {
+        let rest = expected.strip_prefix(theirs).filter(|rest| !rest.starts_with(is_word))?;
+        Some(format!("{before}{ours}{rest}"))
+    });
+    plain.unwrap_or_else(|| error.to_owned())
 }
 
 /// Levenshtein distance.
@@ -101,6 +150,33 @@ fn edits(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn expectations_are_said_without_types_of_rust() {
+        for (error, plain) in [
+            ("invalid type: integer `5`, expected struct TrainRecipe\nin `train`", "expected a table\nin `train`"),
+            (
+                "invalid type: string \"x\", expected u64 at line 1 column 5",
+                "expected a whole number at line 1 column 5",
+            ),
+            ("invalid value: integer `-1`, expected usize", "expected a whole number"),
+            ("invalid type: null, expected f64", "expected a number"),
+            ("invalid type: integer `1`, expected a boolean", "expected true or false"),
+            ("invalid type: integer `1`, expected a string", "expected text in quotes"),
+            ("invalid type: map, expected a sequence", "expected a list"),
+            ("invalid length 1, expected a tuple of size 2", "expected a list of size 2"),
+            ("data did not match any variant of untagged enum Ids", "none of the forms that can be read"),
+            ("invalid type: integer `5`, expected a string or a table", "expected text in quotes or a table"),
+        ] {
+            assert!(plainly(error).ends_with(plain), "{}", plainly(error));
+            assert_eq!(plainly(&plainly(error)), plainly(error));
+        }
+        for other in ["the answer, expected f64", "unknown field `u64`, expected `a`"] {
+            assert_eq!(plainly(other), other);
+        }
+        let hint = with_type("invalid type: integer `5`, expected struct TrainRecipe\nin `train`");
+        assert!(hint.ends_with("\nhint: write a table: its keys, each with a value"), "{hint}");
+    }
 
     #[test]
     fn only_what_is_near_is_suggested() {

@@ -73,13 +73,16 @@ impl Reward {
     /// Reward by a verdict. A value that is not finite or beyond [`Reward::LARGEST`] is a broken scorer, not a score: it is
     /// recorded as unscored.
     pub fn new(component: impl Into<String>, verdict: Verdict) -> Self {
+        let said = |why: &str| if why.is_empty() { String::new() } else { format!(" ({why})") };
         let broken = match &verdict {
             Verdict::Scored { value, why, .. } if !value.is_finite() => {
-                Some(format!("the scorer returned {value} ({why})"))
+                Some(format!("the scorer returned {value}{}", said(why)))
             }
-            Verdict::Scored { value, why, .. } if value.abs() > Self::LARGEST => {
-                Some(format!("the scorer returned {value:e}, and no reward is beyond ±{:e} ({why})", Self::LARGEST))
-            }
+            Verdict::Scored { value, why, .. } if value.abs() > Self::LARGEST => Some(format!(
+                "the scorer returned {value:e}, and no reward is beyond ±{:e}{}",
+                Self::LARGEST,
+                said(why)
+            )),
             _ => None,
         };
         let bad = |unscored| Verdict::Unscored { unscored, bad_value: true };
@@ -153,6 +156,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_broken_score_quotes_a_reason_where_there_is_one() {
+        let why = |value, why: &str| Reward::scored("c", value, why).why().to_owned();
+        assert_eq!(why(1e12, ""), "the scorer returned 1e12, and no reward is beyond ±1e6");
+        assert_eq!(why(1e12, "w"), "the scorer returned 1e12, and no reward is beyond ±1e6 (w)");
+        assert_eq!(why(f64::INFINITY, ""), "the scorer returned inf");
+    }
 
     #[test]
     fn every_kind_of_verdict_is_read_back() {

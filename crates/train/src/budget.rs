@@ -220,6 +220,8 @@ pub struct Estimate {
 
 /// Episodes that a measurement plays, if a step has that many and there is time.
 const MEASURED: usize = 32;
+/// Episodes of the first measurement, of one group.
+const FIRST: usize = 8;
 /// Seconds of a measurement.
 const SECONDS: f64 = 10.0;
 
@@ -227,20 +229,23 @@ const SECONDS: f64 = 10.0;
 /// episodes costs less per episode, so the estimate errs on the high side.
 pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainError> {
     let train = &recipe.train;
-    let wanted = MEASURED.div_ceil(train.group_size.max(1) as usize);
-    let groups = wanted.min(train.groups).min(setup.tasks.len()).max(1);
+    let group_size = train.group_size.max(1) as usize;
+    let most =
+        [MEASURED.div_ceil(group_size).min(train.groups).min(setup.tasks.len()).max(1), group_size.min(MEASURED)];
     let mut learner = setup.engine.learner(&LearnerSpec::default()).await?;
     // The first time takes longer: threads wake up, memory is allocated. A slow run is estimated from it alone.
     let started = Instant::now();
-    let first = measure(setup, recipe, &mut *learner, 1).await?;
+    let few = [1, group_size.min(FIRST)];
+    let first = measure(setup, recipe, &mut *learner, few).await?;
     let first_s = started.elapsed().as_secs_f64();
-    let (groups, Measurement { sampled_s, learned_s, tokens, broke }) =
-        match groups.min(((SECONDS - first_s) / first_s) as usize) {
-            0 => (1, first),
-            groups => (groups, measure(setup, recipe, &mut *learner, groups).await?),
-        };
-    let episodes = groups as u64 * u64::from(train.group_size);
-    let step_s = (sampled_s + learned_s * f64::from(train.epochs_per_batch)) * train.groups as f64 / groups as f64;
+    let times = ((SECONDS - first_s) / first_s) as usize;
+    let (played, Measurement { sampled_s, learned_s, tokens, broke }) = match more(few[1].saturating_mul(times), most) {
+        None => (few, first),
+        Some(more) => (more, measure(setup, recipe, &mut *learner, more).await?),
+    };
+    let episodes = (played[0] * played[1]) as u64;
+    let of_step = (train.groups * group_size) as f64 / episodes as f64;
+    let step_s = (sampled_s + learned_s * f64::from(train.epochs_per_batch)) * of_step;
     Ok(Estimate {
         measured_s: started.elapsed().as_secs_f64(),
         episodes_measured: episodes,
@@ -252,6 +257,12 @@ pub async fn estimate(setup: &Setup, recipe: &Recipe) -> Result<Estimate, TrainE
     })
 }
 
+/// Groups, and episodes of each, of the second measurement: as many as there is time for.
+fn more(episodes: usize, [groups, size]: [usize; 2]) -> Option<[usize; 2]> {
+    let size = size.min(episodes);
+    (size > 0).then(|| [(episodes / size).min(groups), size])
+}
+
 /// Seconds of sampling and of learning, tokens sampled, and faults.
 struct Measurement {
     sampled_s: f64,
@@ -260,17 +271,17 @@ struct Measurement {
     broke: Option<Broke>,
 }
 
-/// Plays `groups` groups and learns from them.
+/// Plays `count` groups of `size` episodes and learns from them.
 async fn measure(
     setup: &Setup,
     recipe: &Recipe,
     learner: &mut dyn Learner,
-    count: usize,
+    [count, size]: [usize; 2],
 ) -> Result<Measurement, TrainError> {
     let rollouts = setup.rollouts(recipe, setup.engine.sampler(), recipe.sampling.temperature);
     let tasks: Vec<&Task> = setup.tasks.iter().take(count).collect();
     let clock = Instant::now();
-    let groups = rollouts.groups(&tasks, recipe.train.group_size, Seed::root(recipe.seed).with("estimate")).await;
+    let groups = rollouts.groups(&tasks, size as u32, Seed::root(recipe.seed).with("estimate")).await;
     let sampled_s = clock.elapsed().as_secs_f64();
     let sampled = groups.iter().flat_map(Group::traces).flat_map(Trace::sampled);
     let tokens: usize = sampled.map(|(_, node)| node.tokens().len()).sum();
@@ -391,6 +402,14 @@ mod tests {
             text(120, Some(60))
         );
         assert!(!text(120, Some(110)).contains("moments"));
+    }
+
+    #[test]
+    fn a_measurement_takes_the_time_there_is_and_no_more() {
+        assert_eq!(more(0, [4, 8]), None, "the first took it all");
+        assert_eq!(more(1000, [4, 8]), Some([4, 8]));
+        assert_eq!(more(20, [4, 8]), Some([2, 8]));
+        assert_eq!(more(8, [1, 32]), Some([1, 8]));
     }
 
     #[test]

@@ -111,6 +111,9 @@ pub struct State {
     #[serde(default, skip_serializing_if = "GuardState::is_new")]
     pub guard: GuardState,
     pub seconds: f64,
+    /// The recipe it was written under. Absent in older checkpoints and in warm starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipe: Option<String>,
     /// Recorded length of the run.
     pub position: Position,
 }

@@ -9,12 +9,12 @@ use std::path::Path;
 use hone_arena::registry::World;
 use hone_arena::solution::{Move, demonstration};
 use hone_chat::template::ChatTemplate;
-use hone_chat::{CHATML, ModelDir, RenderError, train_tokenizer};
+use hone_chat::{CHATML, ModelDir, RenderError, Tokenizer, TokenizerFiles, train_tokenizer};
 use hone_trace::{Action, EngineKind, FreshSpec, Message, Task, documented};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-pub use survey::Survey;
+pub use survey::{Chosen, Survey};
 
 use crate::recipe::Recipe;
 use crate::setup::SetupError;
@@ -82,25 +82,59 @@ const JSON_TOKENS: [&str; 13] = [
 /// Tasks whose words the tokenizer is trained on.
 const TEXTS: usize = 300;
 
-/// Writes a model directory for the recipe's world into `dir`: the tokenizer here, the weights by the engine.
-pub async fn fresh_policy(recipe: &Recipe, engine: &dyn EngineKind, dir: &Path) -> Result<(), SetupError> {
-    fresh_policy_of(recipe, &Solutions::of(recipe).await?, engine, dir).await
+/// The tokenizer of a new policy.
+#[derive(Debug)]
+pub struct FreshTokenizer {
+    files: TokenizerFiles,
+    /// Tokens of the longest solved episode, up to the policy's last turn.
+    pub longest: usize,
 }
 
-/// Like [`fresh_policy`], with solved episodes that were collected before.
+impl FreshTokenizer {
+    /// A tokenizer of the recipe's size, trained on solved episodes.
+    pub fn of(recipe: &Recipe, solutions: &Solutions) -> Result<Self, SetupError> {
+        let size = &recipe.policy.fresh;
+        let texts = solutions.episodes.iter().map(|episode| episode.text.clone());
+        let files = train_tokenizer(texts, size.vocabulary, if size.json_tokens { &JSON_TOKENS } else { &[] })
+            .map_err(|error| SetupError::Fresh(error.to_string()))?;
+        let tokenizer = Tokenizer::from_json(&files.tokenizer)?;
+        let mut longest = 0;
+        for episode in &solutions.episodes {
+            longest = longest.max(tokenizer.count(episode.acted.as_ref().unwrap_or(&episode.text))?);
+        }
+        Ok(Self { files, longest })
+    }
+
+    /// Refuses a window that solved episodes do not fit: a policy could imitate them and never play one to its end.
+    pub fn check(&self, recipe: &Recipe) -> Result<(), SetupError> {
+        let (longest, window) = (self.longest, recipe.rollout.window);
+        // Recorded traces fitted the window of their run.
+        if longest <= window || recipe.sft.traces.is_some() {
+            return Ok(());
+        }
+        Err(SetupError::Fresh(format!(
+            "the longest solved episode takes {longest} tokens with this tokenizer, and rollout.window is {window}; raise \
+             rollout.window, or policy.fresh.vocabulary"
+        )))
+    }
+}
+
+/// Writes a model directory for the recipe's world into `dir`: the tokenizer here, the weights by the engine.
+pub async fn fresh_policy(recipe: &Recipe, engine: &dyn EngineKind, dir: &Path) -> Result<(), SetupError> {
+    fresh_policy_of(recipe, &FreshTokenizer::of(recipe, &Solutions::of(recipe).await?)?, engine, dir).await
+}
+
+/// Like [`fresh_policy`], with a tokenizer that was made before.
 pub async fn fresh_policy_of(
     recipe: &Recipe,
-    solutions: &Solutions,
+    tokenizer: &FreshTokenizer,
     engine: &dyn EngineKind,
     dir: &Path,
 ) -> Result<(), SetupError> {
     let failed = |what: String| SetupError::Fresh(what);
     let size = &recipe.policy.fresh;
     std::fs::create_dir_all(dir).map_err(|error| failed(format!("cannot make {}: {error}", dir.display())))?;
-    let texts = solutions.episodes.iter().map(|episode| episode.text.clone());
-    let files = train_tokenizer(texts, size.vocabulary, if size.json_tokens { &JSON_TOKENS } else { &[] })
-        .map_err(|error| failed(error.to_string()))?;
-    files.write(dir).map_err(|error| failed(format!("cannot write to {}: {error}", dir.display())))?;
+    tokenizer.files.write(dir).map_err(|error| failed(format!("cannot write to {}: {error}", dir.display())))?;
     let stop_ids = ModelDir::open(dir)?.stop_ids().to_vec();
     let config = json!({
         "architectures": ["Qwen3ForCausalLM"],
@@ -129,6 +163,8 @@ pub async fn fresh_policy_of(
 struct Solved {
     /// As rendered by the template: what the policy will read and write.
     text: String,
+    /// The text up to the policy's last turn, where something follows: that is nothing it reads.
+    acted: Option<String>,
     /// Names of its tools.
     tools: Vec<String>,
 }
@@ -180,6 +216,9 @@ async fn solve(world: &World, task: &Task, template: &ChatTemplate) -> Result<So
             break;
         }
     }
-    let text = template.transcript(&said, &episode.tools).map_err(RenderError::from)?;
-    Ok(Solved { text, tools: episode.tools.iter().map(|tool| tool.name.clone()).collect() })
+    let transcript = |said: &[Message]| template.transcript(said, &episode.tools).map_err(RenderError::from);
+    let text = transcript(&said)?;
+    let last = said.iter().rposition(|message| message.role() == "assistant");
+    let acted = last.filter(|last| last + 1 < said.len()).map(|last| transcript(&said[..=last])).transpose()?;
+    Ok(Solved { text, acted, tools: episode.tools.iter().map(|tool| tool.name.clone()).collect() })
 }

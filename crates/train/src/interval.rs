@@ -62,6 +62,21 @@ impl Difference {
         self.ci[0] > 0.0
     }
 
+    /// Tasks at which a gain of this size and spread would be shown: more than there are, if it is not.
+    pub fn tasks_needed(&self) -> Option<usize> {
+        let tasks = self.tasks as f64;
+        let centre = self.mean * tasks / (tasks + 2.0);
+        // One end may be cut off at 1.
+        let half = (centre - self.ci[0]).max(self.ci[1] - centre);
+        let squares = ((half / Z).powi(2) * (tasks + 2.0) + centre.powi(2)) * (tasks + 2.0) - 2.0;
+        let square = (squares / tasks).clamp(0.0, 1.0);
+        let low = |tasks: f64| {
+            let (n, sum) = (tasks + 2.0, self.mean * tasks);
+            sum / n - Z * (((square * tasks + 2.0) / n - (sum / n).powi(2)) / n).sqrt()
+        };
+        (1..MOST_TASKS).find(|tasks| low(*tasks as f64) > 0.0)
+    }
+
     /// Verdict in one to three words.
     pub fn word(&self) -> &'static str {
         match self.ci {
@@ -71,6 +86,9 @@ impl Difference {
         }
     }
 }
+
+/// No evaluation has more.
+const MOST_TASKS: usize = 1_000_000;
 
 /// `after` minus `before`, task by task. `None` without common tasks.
 ///
@@ -94,6 +112,20 @@ mod tests {
     use hone_trace::Rng;
 
     use super::*;
+
+    #[test]
+    fn a_gain_that_is_not_shown_needs_more_tasks_than_there_are() {
+        let by_task = |solved: &[usize]| -> ByTask {
+            (0..16).map(|task| (task.to_string(), f64::from(u8::from(solved.contains(&task))))).collect()
+        };
+        let (before, after) = (by_task(&[0]), by_task(&[1, 2, 3, 4, 5]));
+        let gain = paired(&before, &after).unwrap();
+        assert!((gain.mean - 0.25).abs() < 1e-9 && !gain.is_gain(), "{gain:?}");
+        let needed = gain.tasks_needed().unwrap();
+        assert!((17..64).contains(&needed), "{needed}");
+        let shown = paired(&by_task(&[]), &by_task(&[1, 2, 3, 4, 5, 6, 7, 8, 9])).unwrap();
+        assert!(shown.is_gain() && shown.tasks_needed().unwrap() <= 16, "{shown:?}");
+    }
 
     #[test]
     fn the_interval_is_wilsons() {

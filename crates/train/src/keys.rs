@@ -108,6 +108,17 @@ pub(crate) fn with_places(text: String) -> String {
     }
 }
 
+/// Adds how a list of tables is written to an error about one that is none. `None` for other errors.
+pub(crate) fn with_brackets(text: &str) -> Option<String> {
+    let (shown, _) = text.split_once(", expected a list")?;
+    let named = text.lines().find_map(|line| line.strip_prefix("in `")?.strip_suffix('`'));
+    // In a file TOML's error shows the line.
+    let header = shown.lines().find_map(|line| line.split_once("| [")?.1.trim_end().strip_suffix(']'));
+    let path = named.or(header)?;
+    let list = sections().into_iter().any(|section| section.list && section.path == path);
+    list.then(|| format!("{text}\nhint: write a table for each: [[{path}]]"))
+}
+
 fn within(rule: &Rule, value: &Value) -> bool {
     match (rule.shape, value) {
         (Shape::Whole { .. } | Shape::Real(_), Value::Array(items)) => items.iter().all(|item| within(rule, item)),

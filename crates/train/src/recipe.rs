@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::rollout::RolloutSettings;
-use hone_trace::{AdamWSettings, LearnerSpec, LoraSpec, SamplingParams, Task, documented};
+use hone_trace::{AdamWSettings, LearnerSpec, LoraSpec, NativeOptions, SamplingParams, Task, documented};
 use hone_worlds::EnvSpecs;
 use serde::{Deserialize, Serialize};
 
@@ -136,11 +136,11 @@ documented! {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(default)]
     pub struct EngineRecipe {
-        /// "native": the model on this machine. The program lists further kinds.
+        /// Kind of the engine. "native": the model on this machine, which the other keys are for.
         pub kind: String,
         /// Other keys are the engine's own.
         #[serde(flatten)]
-        pub options: serde_json::Map<String, serde_json::Value> where others(),
+        pub options: serde_json::Map<String, serde_json::Value> where others::<NativeOptions>(),
     }
 }
 
@@ -256,7 +256,7 @@ documented! {
         pub filters: bool,
         /// Seed of the episodes, separate from the run's and the tasks'.
         pub seed: u64 where seed(),
-        /// Success component: an episode with value 1 is a success. Empty: the first of the rubric with a weight.
+        /// Success component: an episode with value 1 is a success. Empty or absent: the first of the rubric with a weight.
         pub success: String,
         /// Evaluate the controls when training is over: the start again, and the start sharpened to the end's entropy.
         pub controls: bool,

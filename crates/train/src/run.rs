@@ -49,6 +49,7 @@ use crate::update::{Learned, Pace, learn};
 
 pub use error::TrainError;
 pub use extend::extended_recipe;
+pub use open::check;
 pub use watch::{Warning, Watch};
 
 /// Trains the setup's policy by the recipe and records everything in `directory`: [`crate::report::RunReport`] reads it.
@@ -67,6 +68,9 @@ pub async fn train(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut
 pub async fn resume(setup: &Setup, recipe: &Recipe, directory: &Path, watch: &mut dyn Watch) -> Result<(), TrainError> {
     let (mut run, recovered) = RunDir::resume(directory)?;
     let found = checkpoint::newest(directory)?;
+    if let Some((_, state)) = &found {
+        extend::unchanged(directory, state)?;
+    }
     let (step, position) = found.as_ref().map(|(_, state)| (state.step, state.position)).unwrap_or_default();
     let unverified = found.as_ref().map(|(path, _)| checkpoint::verify(path, directory)).transpose()?.flatten();
     let superseded = run.rewind(position)?;

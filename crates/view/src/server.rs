@@ -191,7 +191,10 @@ impl Shared {
         let site = Arc::clone(&self.site);
         let made = tokio::task::spawn_blocking(move || {
             let begun = std::time::Instant::now();
-            let page = pages::page(&site, &path, &query);
+            let page = match site.gone() {
+                Some(gone) => Err(ViewError::Gone(gone.to_owned())),
+                None => pages::page(&site, &path, &query),
+            };
             (page.map_err(|error| wrong(&site, &error)), begun.elapsed())
         });
         let Ok((page, took)) = made.await else {
@@ -259,8 +262,11 @@ fn has_cookie(request: &Request<Incoming>, token: &str) -> bool {
 }
 
 fn wrong(site: &Site, error: &ViewError) -> (StatusCode, Html) {
-    let status =
-        if matches!(error, ViewError::Missing(_)) { StatusCode::NOT_FOUND } else { StatusCode::INTERNAL_SERVER_ERROR };
+    let status = match error {
+        ViewError::Missing(_) => StatusCode::NOT_FOUND,
+        ViewError::Gone(_) => StatusCode::GONE,
+        ViewError::Run(_) | ViewError::Read { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+    };
     let mut body = Html::new();
     put!(
         body,

@@ -85,6 +85,11 @@ impl Site {
         Ok(self.runs.get(number).ok_or_else(missing)?.now())
     }
 
+    /// The first run whose directory is gone: what was read of it is no longer shown.
+    pub(crate) fn gone(&self) -> Option<&Path> {
+        self.runs.iter().map(|opened| opened.path.as_path()).find(|path| !path.is_dir())
+    }
+
     pub fn all(&self) -> Vec<Arc<Run>> {
         self.runs.iter().map(Opened::now).collect()
     }
@@ -94,6 +99,11 @@ impl Site {
         let mut state = String::new();
         for opened in &self.runs {
             let mut run = opened.now();
+            if !opened.path.is_dir() {
+                // An open page asks again, and is told.
+                state.push_str("gone ");
+                continue;
+            }
             if run.is_behind() {
                 let mut next = (*run).clone();
                 next.refresh()?;

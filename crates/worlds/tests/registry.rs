@@ -133,9 +133,21 @@ fn a_programs_tasks_come_from_a_file_or_are_numbered() {
     assert_eq!((world.tasks.len(), world.held_out.len()), (5, 3));
     assert!(world.tasks.iter().all(|task| task.env == "mine" && !world.held_out.contains(task)));
 
+    // As Windows writes it.
+    std::fs::write(&path, format!("\u{feff}{}\r\n", lines.join("\r\n"))).unwrap();
+    let same = World::open(&specs(&table).unwrap()).unwrap();
+    assert_eq!((same.tasks, same.held_out), (world.tasks, world.held_out));
+
     std::fs::write(&path, "{\"key\": \"k\"}\n").unwrap();
-    let error = World::open(&specs(&table).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("line 1"), "{error}");
+    let error = World::open(&specs(&table).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("line 1"), "{error}");
+    std::fs::write(&path, "{\"key\": \"k\", \"prompt\": \"p\"}\n{\"key\": nil}\n").unwrap();
+    let error = World::open(&specs(&table).unwrap()).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(
+        error.to_string().contains("line 2,") && cause == "expected ident at column 10",
+        "one line is named: {cause}"
+    );
 
     let numbered = World::open(&specs(&json!({"command": ["x"], "tasks": 2, "held_out": 1})).unwrap()).unwrap();
     let keys: Vec<&str> = numbered.tasks.iter().chain(&numbered.held_out).map(|task| task.key.as_str()).collect();

@@ -65,6 +65,11 @@ pub trait EnvOptions: Table + std::fmt::Debug + Send + Sync {
         RubricSpec::single("correct", serde_json::Map::new())
     }
 
+    /// The split lock that decides which tasks are held out, where there is one.
+    fn split_lock(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// The split that is held out for evaluation.
     fn held_out_split(&self) -> &'static str {
         HELD_OUT
@@ -119,7 +124,7 @@ pub enum RegistryError {
         "{}, line {line}, is not a task; write one object with `key` and `prompt` a line: {{\"key\": …, \"prompt\": …}}",
         path.display()
     )]
-    TaskLine { path: PathBuf, line: usize, source: serde_json::Error },
+    TaskLine { path: PathBuf, line: usize, source: OwnError },
     #[error("the {name} world cannot be generated")]
     Generate { name: String, source: OwnError },
     #[error(transparent)]

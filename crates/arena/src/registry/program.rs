@@ -82,6 +82,10 @@ impl EnvOptions for ProgramSpec {
         Counts { tasks: self.tasks, held_out: self.held_out, seed: self.seed }
     }
 
+    fn split_lock(&self) -> Option<PathBuf> {
+        self.task_file.as_deref().filter(|_| self.held_out_file.is_none()).and_then(TaskFile::lock_of)
+    }
+
     fn open(&self, _: Option<Arc<NewUser>>) -> Result<Environment, RegistryError> {
         let name = &self.name;
         let spec = CommandSpec {

@@ -1,8 +1,8 @@
 //! Task files: JSON lines of tasks, and the sides of a split they fall on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use hone_trace::{Seed, Side, SplitLock, Task};
+use hone_trace::{SPLIT_LOCK, Seed, Side, SplitLock, Task};
 use serde_json::{Map, Value};
 
 use super::{Counts, RegistryError};
@@ -21,6 +21,11 @@ pub struct TaskFile<'a> {
 }
 
 impl TaskFile<'_> {
+    /// The split lock beside a task file, if there is one.
+    pub fn lock_of(path: &Path) -> Option<PathBuf> {
+        Some(path.with_file_name(SPLIT_LOCK)).filter(|lock| lock.is_file())
+    }
+
     /// Tasks by side: as the lock beside the file or the held-out file says, else with the last of the shuffled tasks
     /// held out.
     pub fn split(&self) -> Result<Sides, RegistryError> {
@@ -83,11 +88,22 @@ fn read(path: &Path, name: &str) -> Result<Vec<Task>, RegistryError> {
     let text =
         std::fs::read_to_string(path).map_err(|source| RegistryError::TaskFile { path: path.to_owned(), source })?;
     let mut tasks = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let bad = |source| RegistryError::TaskLine { path: path.to_owned(), line: at + 1, source };
+        let bad =
+            |error| RegistryError::TaskLine { path: path.to_owned(), line: at + 1, source: in_line(&error).into() };
         let mut fields: Map<String, Value> = serde_json::from_str(line).map_err(bad)?;
         fields.insert("env".into(), name.into());
         tasks.push(serde_json::from_value(Value::Object(fields)).map_err(bad)?);
     }
     Ok(tasks)
+}
+
+/// serde_json's message; its line is the first of one, so that only the column tells anything.
+fn in_line(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((what, _)) => format!("{what} at column {}", error.column()),
+        None => text,
+    }
 }

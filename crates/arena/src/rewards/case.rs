@@ -91,7 +91,7 @@ pub struct Case {
 pub struct Texts(pub Vec<String>);
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 enum TextsForm {
     One(String),
     Many(Vec<String>),
@@ -114,7 +114,7 @@ impl From<Texts> for Vec<String> {
 
 /// Documents shown to the agent: ids with their texts (`{"KB-1": "…"}`), or just ids (`["KB-1"]`).
 #[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected ids with their texts, or a list of ids")]
 pub enum Context {
     Texts(IndexMap<String, String>),
     Ids(Vec<String>),
@@ -184,7 +184,9 @@ fn misfit(form: Value, error: &serde_json::Error) -> String {
     let Value::Object(form) = form else { return error.to_string() };
     let alone = |(name, value): (String, Value)| {
         let error = serde_json::from_value::<Case>(Map::from_iter([(name.clone(), value)]).into()).err()?;
-        Some(format!("`{name}`: {error}"))
+        let error = error.to_string();
+        let advice = if error.ends_with("expected a boolean") { ", so send true or false" } else { "" };
+        Some(format!("`{name}`: {error}{advice}"))
     };
     form.into_iter().find_map(alone).unwrap_or_else(|| error.to_string())
 }

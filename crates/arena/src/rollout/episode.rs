@@ -13,7 +13,7 @@ use hone_trace::{
 
 use super::reading::{Reading, read};
 use super::settings::{CallMode, OnMalformed};
-use super::{Opening, Rollouts, Slot, late, text_bytes};
+use super::{Opening, Rollouts, Slot, late, seconds, text_bytes};
 
 /// Result of an attempt: a trace as far as it got, the environment's end state, and the fault that broke it.
 pub(super) struct Played {
@@ -175,8 +175,8 @@ impl<'a> Play<'a> {
             Err(_) => Err(Fault::transient(
                 Boundary::Sampler,
                 format!(
-                    "no reply within {:.1} s; raise rollout.sampler_deadline_s if replies are long",
-                    deadline.as_secs_f64()
+                    "no reply within {} s; raise rollout.sampler_deadline_s if replies are long",
+                    seconds(deadline)
                 ),
             )),
         }
@@ -272,7 +272,7 @@ impl<'a> Play<'a> {
             // A user that keeps the environment waiting is to blame, not the environment and never the policy.
             Err(_) if self.env.user_seconds().is_some() => Err(Fault::transient(
                 Boundary::UserSimulator,
-                format!("the user did not answer within {:.1} s", deadline.as_secs_f64()),
+                format!("the user did not answer within {} s", seconds(deadline)),
             )),
             Err(_) => Err(late("the environment did not answer", deadline)),
         }

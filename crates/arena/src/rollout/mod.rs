@@ -298,5 +298,22 @@ fn is_worth_another_try(fault: &Fault) -> bool {
 }
 
 fn late(what: &str, deadline: std::time::Duration) -> Fault {
-    Fault::new(Boundary::Environment, format!("{what} within {:.1} s", deadline.as_secs_f64()))
+    Fault::new(Boundary::Environment, format!("{what} within {} s", seconds(deadline)))
+}
+
+/// Seconds with as many digits as it takes to tell them from none: 30.0, 0.01.
+fn seconds(deadline: std::time::Duration) -> String {
+    let seconds = deadline.as_secs_f64();
+    if seconds < 0.1 { format!("{seconds}") } else { format!("{seconds:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    #[test]
+    fn a_short_deadline_is_no_deadline_of_nothing() {
+        let shown = |seconds| super::seconds(Duration::from_secs_f64(seconds));
+        assert_eq!(["30.0", "0.5", "0.01"], [shown(30.0), shown(0.5), shown(0.01)].each_ref().map(String::as_str));
+    }
 }

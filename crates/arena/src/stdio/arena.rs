@@ -1,10 +1,12 @@
 //! Environments behind a command.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use hone_trace::{Action, Arena, Boundary, EndState, Env, Episode, Fault, Held, Task, ToolSet, Turn};
+use hone_chat::tools::check_tool;
+use hone_trace::{Action, Arena, Boundary, Digest, EndState, Env, Episode, Fault, Held, Task, ToolSet, ToolSpec, Turn};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -18,6 +20,8 @@ use super::{CommandError, CommandSpec};
 pub struct StdioArena {
     workers: Vec<Arc<Worker>>,
     next: AtomicU64,
+    /// Tools whose schemas were found valid.
+    valid: Mutex<HashSet<Digest>>,
 }
 
 impl StdioArena {
@@ -25,7 +29,19 @@ impl StdioArena {
         spec.check()?;
         let spec = Arc::new(spec);
         let workers = (0..spec.workers).map(|_| Arc::new(Worker::new(Arc::clone(&spec)))).collect();
-        Ok(Self { workers, next: AtomicU64::new(0) })
+        Ok(Self { workers, next: AtomicU64::new(0), valid: Mutex::default() })
+    }
+
+    /// The tools, each with a valid schema: their author is at hand to correct them.
+    fn tools(&self, tools: Vec<ToolSpec>) -> Result<ToolSet, Fault> {
+        let refused = |what: String| Fault::protocol(Boundary::Environment, what);
+        let tools = ToolSet::new(tools).map_err(|error| refused(error.to_string()))?;
+        let known = || self.valid.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known().contains(&tools.digest()) {
+            tools.iter().try_for_each(check_tool).map_err(|error| refused(error.to_string()))?;
+            known().insert(tools.digest());
+        }
+        Ok(tools)
     }
 }
 
@@ -39,7 +55,7 @@ impl Arena for StdioArena {
         let mut env = StdioEnv { worker, process, id, facts: Map::new(), stderr: String::new(), closed: false };
         let opened: Opened = env.ask(&wire::open(&env.id, task, seed)).await?;
         env.facts = opened.facts.unwrap_or_default();
-        let tools = ToolSet::new(opened.tools).map_err(|error| Fault::new(Boundary::Environment, error.to_string()))?;
+        let tools = self.tools(opened.tools)?;
         Ok(Episode { tools, system: opened.system, first: opened.messages, env: Box::new(env) })
     }
 

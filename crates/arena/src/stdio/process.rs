@@ -212,13 +212,19 @@ impl Shared {
         let alone = {
             let waiting = self.waiting();
             let mut ids = waiting.answers.keys().copied();
-            ids.next().filter(|_| ids.next().is_none() && opening.trim_ascii_start().starts_with(b"{"))
+            let json = || opening.trim_ascii_start().starts_with(b"{") || is_list(opening);
+            ids.next().filter(|_| ids.next().is_none() && json())
         };
         match wire::leading_id(opening).or(alone) {
             Some(id) => self.answer(id, Err(Broken::Answer(format!("its answer cannot be read: {said}")))),
             None => *locked(&self.stray) = Some(said),
         }
     }
+}
+
+/// True for a whole JSON list, which is no line of a log: `[INFO] loading` is not one.
+fn is_list(line: &[u8]) -> bool {
+    serde_json::from_slice::<Vec<serde::de::IgnoredAny>>(line).is_ok()
 }
 
 /// Removes a request when its caller stops waiting.

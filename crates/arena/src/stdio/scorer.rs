@@ -47,6 +47,8 @@ impl TryFrom<CommandSpec> for StdioScorer {
     }
 }
 
+const RIGHT: &str = "send one of the two: {\"value\": 0.5, \"why\": \"…\"} or {\"unscored\": \"…\"}";
+
 fn verdict(answer: Value) -> Result<Verdict, String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -64,8 +66,8 @@ fn verdict(answer: Value) -> Result<Verdict, String> {
             Some(true) => Verdict::NotApplicable { why },
             _ => Verdict::unscored(why),
         }),
-        Ok(_) => Err("an answer has a \"value\" (with a \"why\") or \"unscored\", one of the two".into()),
-        Err(error) => Err(format!("the answer has the wrong form: {error}")),
+        Ok(_) => Err(format!("the answer has the wrong form; {RIGHT}")),
+        Err(error) => Err(format!("the answer has the wrong form: {error}; {RIGHT}")),
     }
 }
 

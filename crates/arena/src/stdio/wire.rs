@@ -64,8 +64,10 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn read(line: &[u8]) -> Result<Self, String> {
-        let mut body: Map<String, Value> =
-            serde_json::from_slice(line).map_err(|error| format!("it is not a JSON object: {error}"))?;
+        let mut body: Map<String, Value> = serde_json::from_slice(line).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => "it is not an answer, which is one JSON object a line".to_owned(),
+            _ => format!("it is not a JSON object: {error}"),
+        })?;
         match body.shift_remove("id").as_ref().and_then(Value::as_u64) {
             Some(id) => Ok(Self { id, body }),
             None => Err("it has no \"id\": answers carry the id of their request".into()),

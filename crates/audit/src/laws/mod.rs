@@ -7,6 +7,7 @@ use crate::law::Law;
 entries! {
     /// All laws, causes before consequences.
     pub static LAWS: [&dyn Law];
+    mod solution_fits: SolutionFits;
     mod has_values: HasValues;
     mod range: Range;
     mod determinism: Determinism;

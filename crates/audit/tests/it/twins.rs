@@ -114,6 +114,24 @@ twin!(floor, "generous", [0.0, 1.0], |case, said| {
     Some(if said.is_empty() { 0.0 } else { 0.6 + 0.4 * right(case) })
 });
 
+/// A recipe in which nothing can be solved: its numbers would be those of rewards that hold every law.
+#[tokio::test]
+async fn solution_fits() {
+    let mut subject = Subject::open(recipe("recipes/triage.toml")).unwrap();
+    subject.recipe.rollout.window = 64;
+    let audit = audited(&subject).await;
+    let finding = audit.found("solution_fits").unwrap();
+    assert!(
+        audit.has_errors() && finding.breach.says.starts_with("no solution can be played: the first prompt takes ")
+    );
+    assert!(finding.breach.says.ends_with(" of 64 tokens"), "{}", finding.breach.says);
+    subject.recipe.rollout.window = 16_384;
+    subject.recipe.sampling.max_new_tokens = 2;
+    let audit = audited(&subject).await;
+    let finding = audit.found("solution_fits").unwrap();
+    assert!(finding.breach.lines[0].ends_with("raise sampling.max_new_tokens"), "{finding:?}");
+}
+
 /// The one law that warns.
 #[tokio::test]
 async fn shared_gate() {

@@ -17,7 +17,8 @@ pub(super) fn read(fields: Map<String, Value>, context: &Context) -> Result<Read
         Trouble::new("key", "the task has no key", "give every task a \"key\" (or task_key, id) of its own")
     })?;
     let env = fields.text("env", ENV)?.filter(|env| !env.is_empty()).or_else(|| context.env.clone());
-    let env = env.ok_or_else(|| {
+    let env_by_file = env.is_none() && context.env_by_file.is_some();
+    let env = env.or_else(|| context.env_by_file.clone()).ok_or_else(|| {
         Trouble::new("env", "the task names no environment", "add \"env_id\" (or env_key), or name one with --env")
     })?;
     let prompt = prompt(&mut fields)?;
@@ -37,7 +38,7 @@ pub(super) fn read(fields: Map<String, Value>, context: &Context) -> Result<Read
     }
     let (rest, repairs) = fields.into_rest();
     task.extra.extend(rest);
-    Ok(Read { task, side, repairs })
+    Ok(Read { task, side, repairs, env_by_file })
 }
 
 /// A text, or SkyRL's list of messages, of which the user's are the prompt. Messages of other roles come from the

@@ -17,6 +17,8 @@ pub(crate) use tau::{Domain, domain_of};
 pub(crate) struct Context {
     /// The environment of tasks that name none.
     pub(crate) env: Option<String>,
+    /// The environment of tasks that name none where `env` is absent: the file's name. It does not decide a tau domain.
+    pub(crate) env_by_file: Option<String>,
     /// The tau domain, by the file's path.
     pub(crate) domain: Option<Domain>,
     /// The split of a tau-bench file: `test` of `tasks_test.json`.
@@ -29,6 +31,8 @@ pub(crate) struct Read {
     pub(crate) task: Task,
     pub(crate) side: Option<Side>,
     pub(crate) repairs: Vec<Trouble>,
+    /// The environment is named after the file.
+    pub(crate) env_by_file: bool,
 }
 
 /// Something wrong with a field.

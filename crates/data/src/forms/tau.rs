@@ -23,7 +23,7 @@ pub(super) fn read(fields: Map<String, Value>, at: usize, context: &Context) -> 
         tasks::tau1(kind, &context.split, at, &value)
     };
     let task = task.map_err(|what| Trouble::new("", what, "use the file as tau-bench has it"))?;
-    Ok(Read { task, side: None, repairs: Vec::new() })
+    Ok(Read { task, side: None, repairs: Vec::new(), env_by_file: false })
 }
 
 /// The domain named by a name or a path.

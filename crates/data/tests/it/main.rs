@@ -13,7 +13,7 @@ use hone_data::{Issue, Row};
 /// Everything read from the inputs.
 fn read(inputs: &[&str], env: Option<&str>) -> (Vec<Row>, Vec<Issue>) {
     let (mut rows, mut issues) = (Vec::new(), Vec::new());
-    let mut reader = Reader::new(ReadOptions { env: env.map(str::to_owned) });
+    let mut reader = Reader::new(ReadOptions { env: env.map(str::to_owned), ..ReadOptions::default() });
     reader
         .read(&Inputs::open(inputs).unwrap(), &mut |item| {
             match item {

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use hone_trace::rundir::RunDirError;
-use hone_train::events::Event;
+use hone_train::events::{Event, GuardEvent};
 use hone_train::ledger::names::ASYNC_STALENESS_MEAN;
 
 use crate::check::{Check, Finding, Looked, Severity};
@@ -53,10 +53,18 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
 fn ages(run: &Run) -> Result<Vec<(u64, u64, u64)>, RunDirError> {
     // The version that each step leaves behind; a step without an update leaves the one before.
     let mut made: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut rollbacks = Vec::new();
     for event in &run.events {
-        if let Event::OptimizerStep(taken) = event {
-            made.insert(taken.step, taken.policy_step);
+        match event {
+            Event::OptimizerStep(taken) => drop(made.insert(taken.step, taken.policy_step)),
+            Event::Guard(GuardEvent { step, back_to: Some(good), .. }) => rollbacks.push((*step, *good)),
+            _ => {}
         }
+    }
+    // After a rollback the policy is the one that the checkpoint's step left behind.
+    for (step, good) in rollbacks {
+        let version = made.range(..=good).next_back().map_or(0, |(_, version)| *version);
+        made.insert(step, version);
     }
     let newest = |before: u64| made.range(..before).next_back().map(|(_, version)| *version);
     let mut ages = Vec::new();
@@ -66,7 +74,7 @@ fn ages(run: &Run) -> Result<Vec<(u64, u64, u64)>, RunDirError> {
             let sampled = trace.nodes().iter().filter_map(|node| node.as_sampled());
             for (version, count) in sampled.flat_map(|sampled| &sampled.versions).filter(|(v, _)| v.step < now) {
                 // The last step that still left this version behind.
-                let left = made.iter().rev().find(|(_, made)| **made == version.step).map(|(step, _)| *step);
+                let left = made.range(..step).rev().find(|(_, made)| **made == version.step).map(|(step, _)| *step);
                 let until = match left {
                     Some(left) => made.range(left + 1..).next().map(|(next, _)| *next),
                     None if version.step == 0 => made.keys().next().copied(),

@@ -9,7 +9,7 @@ pub(super) const CHECK: Check = Check {
     what: "Too few held-out tasks for the observed difference: it may be luck.",
     measure: "The paired 95 % interval of the sampled gain includes 0, and the gain is at least 2 points. Note, with the \
               number of tasks that would show a gain of this size.",
-    fix: "Raise eval.tasks, or sample each task several times with eval.samples.",
+    fix: "Add held-out tasks: raise env.held_out, then eval.tasks. Or sample each task several times with eval.samples.",
     explains: &[],
     look,
 };
@@ -22,14 +22,15 @@ fn look(run: &Run) -> Result<Looked, RunDirError> {
     if gain.is_gain() || gain.mean < 0.02 {
         return Ok(Looked::Healthy);
     }
-    // The interval narrows with the root of the number of tasks.
-    let half = 0.5 * (gain.ci[1] - gain.ci[0]);
-    let needed = (gain.tasks as f64 * (half / gain.mean).powi(2)).ceil();
     let says = format!(
         "the gain of {} on {} tasks may be luck: [{}]",
         signed(gain.mean),
         gain.tasks,
         gain.ci.map(signed).join(", ")
     );
-    Finding::new(Severity::Note, says).line(format!("about {needed:.0} tasks would show a gain of this size")).into()
+    let mut finding = Finding::new(Severity::Note, says);
+    if let Some(needed) = gain.tasks_needed() {
+        finding = finding.line(format!("about {needed} tasks would show a gain of this size"));
+    }
+    finding.into()
 }

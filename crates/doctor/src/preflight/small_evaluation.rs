@@ -8,7 +8,7 @@ pub(super) const CHECK: Check<Probe> = Check {
     what: "The evaluation is too small to show the gains that runs make.",
     measure: "The half width of a 95 % interval at a success of one half, 0.98 / root of eval.tasks x eval.samples \
               at best. Note over 10 points.",
-    fix: "Raise eval.tasks: 256 tasks show a gain of about 6 points.",
+    fix: "Add held-out tasks: raise env.held_out, then eval.tasks. 256 tasks show a gain of about 6 points.",
     explains: &[],
     look,
 };

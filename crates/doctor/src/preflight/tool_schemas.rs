@@ -48,7 +48,9 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     }
     if let Some(opening) = opened.iter().find(|opening| !opening.roles.contains(&"user")) {
         let says = format!("{} opens without a message of the user: nothing asks the policy to act", opening.env);
-        return Finding::new(Severity::Note, says).into();
+        return Finding::new(Severity::Note, says)
+            .fix("Answer `open` with a message of role `user` under `messages`: what the policy is asked.")
+            .into();
     }
     Ok(Looked::Healthy)
 }

@@ -41,10 +41,12 @@ fn look(probe: &Probe) -> Result<Looked, RunDirError> {
     let rate = missing.len() as f64 / all as f64;
     let Some((_, why)) = missing.first().filter(|_| rate >= 0.02) else { return Ok(Looked::Healthy) };
     let severity = if rate < 0.2 { Severity::Warning } else { Severity::Error };
-    Finding::new(severity, format!("{} probed episodes have no `{success}`", share(missing.len(), all)))
+    let finding = Finding::new(severity, format!("{} probed episodes have no `{success}`", share(missing.len(), all)))
         .line(format!("the first one's reason: {why}"))
-        .traces(missing.iter().filter_map(|(number, _)| *number).collect::<Vec<_>>())
-        .into()
+        .traces(missing.iter().filter_map(|(number, _)| *number).collect::<Vec<_>>());
+    // Something answered, in a form that cannot be read.
+    let misread = why.starts_with("bad_case: ") || why.contains("the answer has the wrong form");
+    if misread { finding.fix("Send what the reason says is expected there.").into() } else { finding.into() }
 }
 
 /// Scripted episodes that should have a value, and whether they are solutions: replays of references; of random calls

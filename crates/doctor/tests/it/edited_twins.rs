@@ -436,3 +436,34 @@ fn a_trace_with_other_tools_than_its_prompt() {
     assert!(found.finding.says.contains("rendered with other tools"), "{found:#?}");
     assert!(diagnosis.has_errors() && diagnosis.findings.len() == 1);
 }
+
+/// The guard went back from step 20 to the policy of step 18: the next steps are sampled by that one, and are not stale.
+#[test]
+fn a_rollback_makes_no_tokens_stale() {
+    let files = |path: &std::path::Path| {
+        let path = path.join("events.jsonl");
+        let mut lines = Vec::new();
+        for line in std::fs::read_to_string(&path).unwrap().lines() {
+            let mut event: serde_json::Value = serde_json::from_str(line).unwrap();
+            let step = event["step"].as_u64().unwrap_or(0);
+            let made = event["event"] == "optimizer_step";
+            if made && step > 20 {
+                event["policy_step"] = (step - 2).into();
+            }
+            lines.push(event.to_string());
+            if made && step == 20 {
+                let guard = json!({"event": "guard", "step": 20, "before": 0.9, "after": 0.1, "steps": 1, "why": "w", "advice": "a",
+                    "back_to": 18, "rate_factor": 0.5});
+                lines.push(guard.to_string());
+            }
+        }
+        std::fs::write(path, lines.join("\n") + "\n").unwrap();
+    };
+    let episode = |stage, episode: &mut Episode| {
+        if let Stage::Training(step @ 21..) = stage {
+            episode.weights = step - 3;
+        }
+    };
+    let diagnosis = Twin { episode, files, ..Twin::default() }.diagnosis();
+    assert!(diagnosis.found("staleness").is_none(), "{diagnosis:?}");
+}

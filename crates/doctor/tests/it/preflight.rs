@@ -292,5 +292,6 @@ fn tools_that_cannot_be_used() {
     finds(&with_opening(|opening| opening.tools.clear()), "tool_schemas", Severity::Error);
     let probe = with_opening(|opening| opening.bad_schema = Some("look: type is 7".into()));
     finds(&probe, "tool_schemas", Severity::Error);
-    finds(&with_opening(|opening| opening.roles.clear()), "tool_schemas", Severity::Note);
+    let silent = finds(&with_opening(|opening| opening.roles.clear()), "tool_schemas", Severity::Note);
+    assert!(silent.found("tool_schemas").unwrap().finding.fix.as_ref().unwrap().contains("role `user`"));
 }

@@ -9,7 +9,7 @@ use crate::cpu::lora::AdapterWeights;
 use crate::cpu::weights::Weights;
 use crate::lora::{self, Adapter, FreshAdapter, LoraConfig};
 use crate::model::Model;
-use crate::weights::{Fresh, ModelParams, Param, Table};
+use crate::weights::{Fresh, ModelParams, Param, Table, fingerprint};
 
 impl Model {
     /// Randomly initialised model, as [`Model::fresh`] makes it.
@@ -17,8 +17,9 @@ impl Model {
         let params = Arc::new(ModelParams::new(&config));
         let fresh = Fresh { std: config.init_std, seed };
         let values = filled(&params.table, |param, out| fresh.fill(param, out));
+        let fingerprint = Some(fingerprint(&params.table, &values));
         let weights = Weights::new(&device, &config, Arc::clone(&params), values);
-        Self { config: Arc::new(config), params, weights: Arc::new(weights), device }
+        Self { config: Arc::new(config), params, weights: Arc::new(weights), device, fingerprint }
     }
 }
 
@@ -28,7 +29,7 @@ impl Adapter {
         let table = lora::table(&model.config, &config);
         let values = filled(&table, |param, out| FreshAdapter { seed }.fill(param, out));
         let weights = AdapterWeights::new(&model.device, &model.config, &config, &table, values);
-        Self { config, table, weights }
+        Self { config, table, weights, base: model.fingerprint }
     }
 }
 

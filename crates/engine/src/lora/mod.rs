@@ -3,10 +3,15 @@
 //! The base model is shared and never changed: without the adapter it is the reference policy, at no extra memory, and
 //! any number of adapters share it.
 
+mod base;
 mod config;
 
 use std::path::Path;
+use std::sync::Arc;
 
+use hone_trace::Digest;
+
+pub use base::FILE as BASE_FILE;
 pub use config::{LoraConfig, Module};
 
 use crate::backend::Backend;
@@ -23,11 +28,13 @@ pub struct Adapter<B: Backend = Cpu> {
     /// Layout of the matrices.
     pub table: Table,
     pub weights: B::Adapter,
+    /// Fingerprint of the base it was trained on; `None` if that is not known.
+    pub base: Option<Digest>,
 }
 
 impl<B: Backend> Clone for Adapter<B> {
     fn clone(&self) -> Self {
-        Self { config: self.config.clone(), table: self.table.clone(), weights: self.weights.clone() }
+        Self { config: self.config.clone(), table: self.table.clone(), weights: self.weights.clone(), base: self.base }
     }
 }
 
@@ -60,17 +67,19 @@ impl<B: Backend> Adapter<B> {
     pub fn fresh(model: &Model<B>, config: LoraConfig, seed: u64) -> Result<Self> {
         let table = table(&model.config, &config);
         let weights = model.device.load_adapter(&model.config, &config, &table, &FreshAdapter { seed })?;
-        Ok(Self { config, table, weights })
+        Ok(Self { config, table, weights, base: model.fingerprint })
     }
 
-    /// Reads `adapter_config.json` and `adapter_model.safetensors`.
+    /// Reads `adapter_config.json` and `adapter_model.safetensors`. Refuses an adapter that was trained on another model.
     pub fn load(model: &Model<B>, dir: &Path) -> Result<Self> {
         let config = LoraConfig::load(dir)?;
+        let base = base::load(dir)?;
+        base::check(base, model.fingerprint, &config, dir)?;
         let table = table(&model.config, &config);
         let files = TensorFiles::open(dir, "adapter_model")?;
         let source = files.check(&table, |_| false)?;
         let weights = model.device.load_adapter(&model.config, &config, &table, &source)?;
-        Ok(Self { config, table, weights })
+        Ok(Self { config, table, weights, base })
     }
 
     /// Writes a directory that PEFT loads unchanged.
@@ -83,14 +92,15 @@ impl<B: Backend> Adapter<B> {
         let values = B::read_adapter(&self.weights)?;
         let all = tensors("", &self.table, &values, Storage::F32);
         write_tensors(&dir.join("adapter_model.safetensors"), all, &[])?;
-        self.config.save(dir)
+        self.config.save(dir)?;
+        base::save(self.base, dir)
     }
 
     /// Merged model: the base with the adapter added, `W + scale * B A`.
     pub fn merge(&self, model: &Model<B>) -> Result<Model<B>> {
         let values = self.merged_values(model)?;
-        let weights = model.device.load(&model.config, &model.params, &Host(&values))?;
-        Ok(Model { weights: weights.into(), ..model.clone() })
+        let params = Arc::clone(&model.params);
+        Model::read_from(&Host(&values), Config::clone(&model.config), params, Arc::clone(&model.device))
     }
 
     fn merged_values(&self, model: &Model<B>) -> Result<Vec<f32>> {

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "files are memory mapped")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -62,7 +63,13 @@ impl TensorFiles {
 
 fn map(path: &Path) -> Result<Mmap> {
     let io = |source| EngineError::Io { action: "open", path: path.to_owned(), source };
-    let file = std::fs::File::open(path).map_err(io)?;
+    let file = match std::fs::File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let what = "there is no such file; name a whole model's or adapter's directory, or copy its weights there";
+            return Err(EngineError::Weights { path: path.to_owned(), what: what.into() });
+        }
+        opened => opened.map_err(io)?,
+    };
     // SAFETY: the map is read-only and lives while the tensors are copied out. Truncating the file at that time would
     // end the process, as it would for every reader of these files; it cannot make us read outside the map.
     unsafe { Mmap::map(&file) }.map_err(io)

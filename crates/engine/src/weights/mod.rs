@@ -1,10 +1,12 @@
 //! Model weights on the host: parameter tables, safetensors, random initialisation. Their device form is the backend's.
 
+mod fingerprint;
 mod init;
 mod load;
 mod params;
 mod save;
 
+pub(crate) use fingerprint::{Noted, fingerprint};
 pub use init::Fresh;
 pub(crate) use init::normal;
 pub(crate) use load::read_into;

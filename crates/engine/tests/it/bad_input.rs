@@ -35,7 +35,7 @@ fn truncated_weights() {
         assert!(said.contains("model.safetensors") && (len == 0 || said.contains("truncated")), "{len}: {said}");
     }
     std::fs::remove_file(&path).unwrap();
-    assert!(refusal(dir.path()).contains("cannot open"));
+    assert!(refusal(dir.path()).contains("there is no such file"));
 }
 
 #[test]
@@ -85,6 +85,10 @@ fn configs_that_change_the_maths() {
         (json!({"hidden_size": 0}), "hidden_size"),
         (json!({"hidden_size": -3}), "hidden_size"),
         (json!({"vocab_size": 1e30}), "vocab_size"),
+        (
+            json!({"vocab_size": 99_999_999_999_u64}),
+            "vocab_size must be a whole number from 1 to 67108864, and is 9999",
+        ),
         (json!({"head_dim": 15}), "head_dim"),
         (json!({"rms_norm_eps": "small"}), "rms_norm_eps"),
         (json!({"num_hidden_layers": null}), "num_hidden_layers"),

@@ -45,7 +45,7 @@ impl Backend for Foreign {
     fn load(&self, config: &Config, params: &Arc<ModelParams>, source: &dyn TensorSource) -> Result<Model> {
         let weights = Arc::new(self.0.load(config, params, source)?);
         let (config, params) = (Arc::new(config.clone()), Arc::clone(params));
-        Ok(Model { config, params, weights, device: Arc::clone(&self.0) })
+        Ok(Model { config, params, weights, device: Arc::clone(&self.0), fingerprint: None })
     }
 
     fn read(weights: &Model) -> Result<Cow<'_, [f32]>> {
@@ -64,7 +64,7 @@ impl Backend for Foreign {
         source: &dyn TensorSource,
     ) -> Result<Adapter> {
         let weights = self.0.load_adapter(config, lora, table, source)?;
-        Ok(Adapter { config: lora.clone(), table: table.clone(), weights })
+        Ok(Adapter { config: lora.clone(), table: table.clone(), weights, base: None })
     }
 
     fn read_adapter(weights: &Adapter) -> Result<Cow<'_, [f32]>> {

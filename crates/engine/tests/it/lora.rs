@@ -7,7 +7,8 @@ use hone_engine::cpu::Buffer;
 use hone_engine::kernels::simd::Isa;
 use hone_engine::lora::{LoraConfig, Module};
 use hone_engine::parity::{self, How};
-use hone_engine::{Adapter, Cpu, Forest, Keep, LossGradients, Model, Net, Pass, Trained, Workspace};
+use hone_engine::weights::Storage;
+use hone_engine::{Adapter, Config, Cpu, Forest, Keep, LossGradients, Model, Net, Pass, Trained, Workspace};
 use safetensors::SafeTensors;
 
 fn recorded(name: &str) -> Vec<f32> {
@@ -114,4 +115,26 @@ fn what_peft_can_and_we_cannot_is_refused_by_name() {
         let refusal = parse(extra).unwrap_err();
         assert!(refusal.contains(name) && refusal.contains("; "), "{refusal} says what to do");
     }
+}
+
+#[test]
+fn an_adapter_knows_its_base_again_in_any_precision_and_no_other() {
+    let cpu = Arc::new(Cpu::new(2).unwrap());
+    let base = small(Arc::clone(&cpu));
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    let config = LoraConfig { base: Some("garden/policy".into()), ..LoraConfig::all(4, 8.0) };
+    Adapter::new(&base, config, 3).save(&at("adapter")).unwrap();
+    for (name, storage) in [("f32", Storage::F32), ("bf16", Storage::Bf16)] {
+        base.save(&at(name), storage).unwrap();
+        let model = Model::load(&at(name), Arc::clone(&cpu)).unwrap();
+        assert!(Adapter::load(&model, &at("adapter")).is_ok(), "{name}");
+    }
+    let other = Model::random(Config::clone(&base.config), cpu, 77);
+    let refused = Adapter::load(&other, &at("adapter")).unwrap_err().to_string();
+    let words = "it was trained on another base (garden/policy); name that one, or merge it there";
+    assert!(refused.contains(words), "{refused}");
+    // From elsewhere: nothing is known of its base.
+    std::fs::remove_file(at("adapter/hone.json")).unwrap();
+    assert_eq!(Adapter::load(&other, &at("adapter")).unwrap().base, None);
 }

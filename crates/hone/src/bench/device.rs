@@ -177,7 +177,8 @@ impl TensorSource for Noise {
 fn random(config: &Config, device: &Arc<Cuda<bf16>>) -> Result<Model<Cuda<bf16>>> {
     let params = Arc::new(ModelParams::new(config));
     let weights = device.load(config, &params, &Noise).context("the model does not fit")?;
-    Ok(Model { config: Arc::new(config.clone()), params, weights: Arc::new(weights), device: Arc::clone(device) })
+    let (config, device) = (Arc::new(config.clone()), Arc::clone(device));
+    Ok(Model { config, params, weights: Arc::new(weights), device, fingerprint: None })
 }
 
 fn median(mut seconds: Vec<f64>) -> f64 {

@@ -35,7 +35,7 @@ Examples:
 /// with the start policy at the training temperature, lets the learner score the sampled tokens, and takes one small
 /// optimizer step, which is undone. Under a minute on the quickstart; nothing is trained and nothing is kept. Findings
 /// that follow from another one are shown under it. Exits with code 1 if a finding is an error that the recipe does not
-/// waive. docs/doctor.md describes every check.
+/// waive, with code 2 if the recipe cannot be read. docs/doctor.md describes every check.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -59,7 +59,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let source = args.recipe.as_deref().map_or_else(|| Ok(QUICKSTART.source()), Source::find)?;
     let scratch = crate::scratch::Scratch::new()?;
-    let probe = match source.read(&args.set) {
+    let read = source.read(&args.set);
+    let unread = read.is_err();
+    let probe = match read {
         Ok(recipe) => {
             Missing::refuse(&recipe, &source.given, &args.set)?;
             let recipe = with_policy(recipe, scratch.path())?;
@@ -78,7 +80,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     } else {
         print(&mut out, &diagnosis, args.verbose)?;
     }
-    Ok(if diagnosis.has_errors() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    // What cannot be read was not checked: no answer about it, not even "no".
+    Ok(ExitCode::from(if unread { 2 } else { u8::from(diagnosis.has_errors()) }))
 }
 
 /// The probe's episodes as a run directory.

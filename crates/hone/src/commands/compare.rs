@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Further evaluations: all in one table, each with its difference from the first, without behaviours.
     #[arg(value_name = "C", conflicts_with_all = ["examples", "fail_worse"])]
     more: Vec<String>,
-    /// Kind of evaluations to compare. Default: the sampled ones, if there are any.
+    /// Kind of evaluations to compare. Default: the sampled ones if all have them, else the greedy ones.
     #[arg(long)]
     kind: Option<Decoded>,
     /// The value of the success component from which an episode passes.
@@ -62,8 +62,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         Decoded::Greedy => Kind::Greedy,
         Decoded::Sampled => Kind::Sampled,
     });
-    let names = [&args.before, &args.after].into_iter().chain(&args.more);
-    let all = names.map(|name| Recorded::read(name, kind)).collect::<Result<Vec<_>, _>>()?;
+    let names = [&args.before, &args.after].into_iter().chain(&args.more).map(String::as_str);
+    let all = Recorded::read_all(names, kind)?;
     let component = &all[0].recipe.eval.success;
     if let Some(other) = all.iter().find(|other| other.recipe.eval.success != *component) {
         let (name, other) = (&other.name, &other.recipe.eval.success);

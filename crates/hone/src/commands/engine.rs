@@ -15,6 +15,7 @@ use hone_engine::weights::{Storage, Tensor, write_tensors};
 use hone_engine::{Adapter, Backend, Cpu, Model, Net, Policy, Snapshot};
 use hone_trace::{SampleRequest, SamplingParams};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::place::Place;
 
@@ -135,27 +136,16 @@ impl Loading {
     }
 }
 
-#[derive(serde::Deserialize)]
-#[serde(untagged)]
-enum Ids {
-    Many(Vec<Vec<u32>>),
-    One(Vec<u32>),
-}
-
 /// Token-id lists, each with at least `least` ids of the model.
 fn read_ids<B: Backend>(path: &Path, least: usize, model: &Model<B>) -> Result<Vec<Vec<u32>>> {
-    let read = if path.as_os_str() == "-" {
+    let read: Result<Vec<Value>, _> = if path.as_os_str() == "-" {
         let text = std::io::read_to_string(std::io::stdin().lock()).context("cannot read standard input")?;
         parse_json(path, &text)
     } else {
         read_json(path)
     };
     let expected = "expected a JSON list of token-id lists, for example [[1, 2, 3], [4, 5]], or one of them";
-    let lists = match read.context(expected)? {
-        Ids::Many(lists) => lists,
-        // As `hone render --ids` prints them.
-        Ids::One(ids) => vec![ids],
-    };
+    let lists = lists(read.context(expected)?).with_context(|| path.display().to_string())?;
     for (number, ids) in lists.iter().enumerate() {
         ensure!(
             ids.len() >= least,
@@ -181,6 +171,25 @@ fn read_ids<B: Backend>(path: &Path, least: usize, model: &Model<B>) -> Result<V
         );
     }
     Ok(lists)
+}
+
+/// The lists of a list, or a list of ids by itself, as `hone render --ids` prints it.
+fn lists(items: Vec<Value>) -> Result<Vec<Vec<u32>>> {
+    let one = items.first().is_some_and(|item| !item.is_array());
+    let lists = if one { vec![Value::Array(items)] } else { items };
+    let ids = |(number, list): (usize, Value)| {
+        let list = list
+            .as_array()
+            .with_context(|| format!("item {number} is {list} and the others lists of ids; make it one"))?;
+        let id = |(at, id): (usize, &Value)| {
+            let read = id.as_u64().and_then(|id| u32::try_from(id).ok());
+            read.with_context(|| {
+                format!("token {at} of sequence {number} is {id}, which is no token id; write a whole number from 0 on")
+            })
+        };
+        list.iter().enumerate().map(id).collect()
+    };
+    lists.into_iter().enumerate().map(ids).collect()
 }
 
 #[derive(Serialize)]
@@ -280,4 +289,23 @@ fn greedy<B: Backend>(args: &Greedy, device: Arc<B>) -> Result<ExitCode> {
         });
     }
     print(&GreedyReport { tokens })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_one_list_or_several() {
+        let read = |ids: Value| lists(ids.as_array().unwrap().clone()).map_err(|error| error.to_string());
+        assert_eq!(read(json!([1, 2])).unwrap(), [[1, 2]]);
+        assert_eq!(read(json!([[1, 2], []])).unwrap(), [vec![1, 2], vec![]]);
+        assert!(read(json!([])).unwrap().is_empty());
+        let wrong = read(json!([[1], [2, "x"]])).unwrap_err();
+        assert!(wrong.starts_with("token 1 of sequence 1 is \"x\", which is no token id; "), "{wrong}");
+        assert!(read(json!([1, -1])).unwrap_err().starts_with("token 1 of sequence 0 is -1"));
+        assert!(read(json!([[1], 2])).unwrap_err().starts_with("item 1 is 2"));
+    }
 }

@@ -51,7 +51,7 @@ enum Command {
     ///
     ///   printf 'look basil\nDone.\n' | hone env play recipe.toml
     ///
-    /// `--as oracle` plays the task's reference calls: they should earn the full reward.
+    /// `--as oracle` plays the task's reference calls: they should earn the full reward. Exits with code 1 if they earn none.
     #[command(verbatim_doc_comment)]
     Play {
         #[command(flatten)]
@@ -67,8 +67,15 @@ enum Command {
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::List { json } => list(json)?,
-        Command::Show { choice, json } => show(&choice, json)?,
-        Command::Play { choice, role } => play::play(&choice, role)?,
+        Command::Show { choice, json } => {
+            for (at, one) in choice.each()?.iter().enumerate() {
+                if at > 0 && !json {
+                    writeln!(output::text())?;
+                }
+                show(one, json)?;
+            }
+        }
+        Command::Play { choice, role } => return play::play(&choice, role),
         Command::Serve(args) => serve::run(args)?,
         Command::Import(args) => import::run(args)?,
     }

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use hone_doctor::{CHECKS, Check, Diagnosis, Run, Skipped, diagnose};
+use hone_trace::rundir::is_recorded;
 
 /// Diagnosis of another trainer's record; `None` for one of our own run directories. Checks that the record cannot
 /// answer are skipped, and say what they need.
 pub(super) fn diagnosed(path: &Path) -> Result<Option<Diagnosis>> {
-    if path.join("recipe.toml").is_file() {
+    // Our own, even if the recipe is gone: reading it is refused then.
+    if path.join("recipe.toml").is_file() || is_recorded(path) {
         return Ok(None);
     }
     let record = hone_foreign::read(path)?;

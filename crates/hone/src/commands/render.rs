@@ -13,7 +13,7 @@ use hone_chat::files::{parse_json, read_json, read_text};
 use hone_chat::template::{ChatTemplate, Clock, TemplateInput};
 use hone_chat::tools::{missing_names, read_tools, system_section};
 use hone_chat::{ModelDir, Tokenizer};
-use hone_trace::{ToolSet, clean, clean_json, clean_line};
+use hone_trace::{ToolSet, clean, clean_json, clean_line, plainly};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -184,10 +184,17 @@ fn check_messages(messages: &[Value]) -> Result<()> {
     if messages.is_empty() {
         bail!("the conversation has no messages; give at least one, for example a user message");
     }
-    match messages.iter().position(|message| !message.get("role").is_some_and(Value::is_string)) {
-        Some(at) => {
-            bail!("message {at} is not an object with a \"role\"; write {{\"role\": \"user\", \"content\": …}}")
-        }
+    if let Some(at) = messages.iter().position(|message| !message.get("role").is_some_and(Value::is_string)) {
+        bail!("message {at} is not an object with a \"role\"; write {{\"role\": \"user\", \"content\": …}}");
+    }
+    // Some templates take a tool's answer as an object.
+    let wrong = |message: &Value| message["content"].is_number() || message["content"].is_boolean();
+    match messages.iter().position(wrong) {
+        Some(at) => bail!(
+            "the content of message {at} is {}; write text in quotes, a list of parts ({{\"type\": \"text\", \"text\": …}}), or \
+             null",
+            messages[at]["content"]
+        ),
         None => Ok(()),
     }
 }
@@ -207,6 +214,7 @@ fn read_request(args: &Args) -> Result<(Request, ToolSet)> {
     let json: Value = parse_json(&args.messages, &read_input(&args.messages)?)?;
     let json = if json.is_array() { json!({ "messages": json }) } else { json };
     let mut request: Request = serde_json::from_value(json)
+        .map_err(|error| anyhow!(plainly(&error.to_string())))
         .with_context(|| format!("{}: expected an array of messages", args.messages.display()))?;
     if let Some(file) = &args.tools {
         let tools: Value = read_json(file)?;
@@ -340,4 +348,21 @@ fn render_line(args: &Args, job: &Job, templates: &mut Templates, request: &Requ
     };
     let text = job.text(&template, request)?;
     Ok(if args.ids { json!({ "ids": job.tokenizer()?.encode(&text)? }) } else { json!({ "text": text }) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_text_parts_or_nothing() {
+        let message = |content: Value| check_messages(&[json!({"role": "user", "content": content})]);
+        for fine in [json!("x"), json!([{"type": "text", "text": "x"}]), Value::Null, json!({"answer": 1})] {
+            message(fine).unwrap();
+        }
+        for wrong in [json!(5), json!(true)] {
+            let error = message(wrong.clone()).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("the content of message 0 is {wrong}; write text")), "{error}");
+        }
+    }
 }

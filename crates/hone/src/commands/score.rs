@@ -188,9 +188,17 @@ impl<W: Write> Scoring<'_, W> {
 
 impl Entry {
     fn read(line: usize, bytes: &[u8]) -> Self {
+        // Some editors begin a file with a byte order mark.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| line == 1).unwrap_or(bytes);
         let form: Value = match serde_json::from_slice(bytes) {
             Ok(form) => form,
-            Err(error) => return Self::new(line, Value::Null, Read::Bad(format!("not JSON: {error}"))),
+            Err(error) => {
+                let text = error.to_string();
+                // The line is that of the file, not of the text in it.
+                let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+                let why = format!("not JSON: {what} at column {}", error.column());
+                return Self::new(line, Value::Null, Read::Bad(why));
+            }
         };
         let id = form.get("id").cloned().unwrap_or_default();
         let read = match &form {
@@ -315,13 +323,28 @@ mod tests {
             assert_eq!((&line["id"], &line["total"]), (&json!(i), &json!(1.0)));
             assert_eq!(line["components"]["rouge_l"]["value"], 1.0);
         }
-        assert_eq!(lines[40]["line"], 41);
+        assert_eq!(
+            (&lines[40]["line"], &lines[40]["error"]),
+            (&json!(41), &json!("not JSON: expected ident at column 2"))
+        );
         assert_eq!(lines[41]["line"], 43, "blank lines are counted");
         assert_eq!(lines[42]["id"], "x");
         assert!(lines[42]["error"].as_str().unwrap().contains("expected a string"), "{}", lines[42]);
         // No reference: unscored, not 0.
         assert_eq!(lines[43]["total"], Value::Null);
         assert!(lines[43]["components"]["rouge_l"]["unscored"].as_str().unwrap().starts_with("not_applicable: "));
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_form_is_answered_with_the_right_one() {
+        for (line, said) in [
+            ("{\"reference\": 3}", "`reference`: expected a text or a list of texts"),
+            ("{\"correct\": 1}", "expected a boolean, so send true or false"),
+        ] {
+            let error = score("rouge_l", line).0[0]["error"].to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        assert_eq!(score("rouge_l", "\u{feff}{\"completion\": \"a\", \"reference\": \"a\"}\r\n").0[0]["total"], 1.0);
     }
 
     #[test]

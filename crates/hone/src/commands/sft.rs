@@ -7,19 +7,20 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use hone_doctor::given;
+use hone_trace::rundir::RunDirError;
 use hone_train::budget::Budget;
 use hone_train::checkpoint::{copy_texts, newest};
 use hone_train::evaluate::{Evaluation, evaluate};
-use hone_train::fresh::{Solutions, Survey, fresh_policy_of};
+use hone_train::fresh::{FreshTokenizer, Solutions, Survey, fresh_policy_of};
 use hone_train::recipe::Recipe;
-use hone_train::run::recorded_recipe;
+use hone_train::run::{TrainError, recorded_recipe};
 use hone_train::setup::Setup;
-use hone_train::sft::{check_references, sft_recorded};
+use hone_train::sft::{SftStep, check_references, sft_recorded};
 use serde_json::json;
 
-use super::train::{parameters, repository, shortest};
+use super::train::{parameters, quoted, repository, shortest};
 use crate::engines;
 use crate::place::Place;
 use crate::progress::interrupt;
@@ -77,26 +78,25 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         bail!("{} holds an interrupted imitation; continue it with --resume, or remove it", run.display());
     }
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    let solutions = runtime.block_on(choose(&mut recipe, &given(&source.text, &set)))?;
+    let tokenizer = runtime.block_on(choose(&mut recipe, &given(&source.text, &set)))?;
     if args.dry_run {
-        return runtime.block_on(dry_run::dry_run(recipe, solutions.as_ref(), args.json));
+        return runtime.block_on(dry_run::dry_run(recipe, tokenizer.as_ref(), args.json));
     }
     if args.resume && run.exists() {
         same_recipe(&recipe, &run)?;
     }
-    interrupt::say_at_stop(format!(
-        "stopped; `hone sft {} --out {} --resume` continues from the newest checkpoint in {}",
-        args.recipe.display(),
-        out.display(),
-        run.display()
-    ));
+    let command = continued(&args.recipe, &set, &out);
+    let stopped = |step: u64| format!("stopped at step {step}; continue with `{command}`");
+    interrupt::say_at_stop(stopped(0));
     let clock = std::time::Instant::now();
     let made = [run.clone(), beside(&out, ".fresh")];
     let new: Vec<&PathBuf> = made.iter().filter(|path| !path.exists()).collect();
-    let ended = runtime.block_on(imitate(&recipe, solutions.as_ref(), &out, &run));
+    let at_step = |step| interrupt::say_at_stop(stopped(step));
+    let mut ended = runtime.block_on(imitate(&recipe, tokenizer.as_ref(), &out, &run, &at_step));
     if ended.is_err() && newest(&run).ok().flatten().is_none() {
         // Nothing was learned: there is nothing to resume. Best effort: the original error matters more.
         new.iter().for_each(|path| drop(std::fs::remove_dir_all(path)));
+        ended = ended.map_err(started_over);
     }
     let (before, after) = ended?;
     for aside in made.iter().filter(|path| path.exists()) {
@@ -119,6 +119,24 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The command that continues this one.
+fn continued(recipe: &Path, set: &[String], out: &Path) -> String {
+    let set: String = set.iter().map(|set| format!(" --set {}", quoted(set))).collect();
+    let [recipe, out] = [recipe, out].map(|path| quoted(&path.display().to_string()));
+    format!("hone sft {recipe}{set} --out {out} --resume")
+}
+
+/// The error of a warm start that left nothing behind. That of its records says that they are intact.
+fn started_over(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<TrainError>() {
+        Some(TrainError::Run(RunDirError::Io { what, path, source })) => anyhow!(
+            "{what} {}: {source}, before the first checkpoint; nothing was kept: make room, then start again without --resume",
+            path.display()
+        ),
+        _ => error,
+    }
+}
+
 /// Summary line of the imitation, before the first wait.
 fn start_line(recipe: &Recipe, setup: &Setup) -> String {
     let size = Budget::of(setup, recipe).memory.map(|memory| parameters(memory.parts.parameters));
@@ -138,18 +156,23 @@ fn start_line(recipe: &Recipe, setup: &Setup) -> String {
 /// Imitates and writes the model to `out`. Returns the evaluations before and after.
 async fn imitate(
     recipe: &Recipe,
-    solutions: Option<&Solutions>,
+    tokenizer: Option<&FreshTokenizer>,
     out: &Path,
     run: &Path,
+    at_step: &dyn Fn(u64),
 ) -> Result<(Evaluation, Evaluation)> {
-    let setup = engines::open(&with_policy(recipe.clone(), solutions, &beside(out, ".fresh")).await?).await?;
+    let setup = engines::open(&with_policy(recipe.clone(), tokenizer, &beside(out, ".fresh")).await?).await?;
     check_references(recipe, &setup.tasks)?;
     crate::output::note!("{}", start_line(recipe, &setup));
     let mut progress = SftProgress::start(&recipe.name, recipe.sft.steps);
     progress.doing("evaluating");
     let before = evaluate(&setup, recipe, setup.engine.sampler()).await;
     progress.doing("imitating");
-    sft_recorded(&setup, recipe, run, |step| progress.stepped(step)).await?;
+    let stepped = |step: SftStep| {
+        at_step(step.step);
+        progress.stepped(step);
+    };
+    sft_recorded(&setup, recipe, run, stepped).await?;
     progress.doing("evaluating");
     let after = evaluate(&setup, recipe, setup.engine.sampler()).await;
     drop(progress);
@@ -176,34 +199,33 @@ fn check_directories(recipe: &Recipe, out: Option<&Path>) -> Result<()> {
 }
 
 /// Size and schedule of a new policy, where the recipe's author wrote none: those that fit the environment.
-/// Returns the solved episodes that the policy is made from; `None` if the recipe names one.
-async fn choose(recipe: &mut Recipe, written: &BTreeSet<String>) -> Result<Option<Solutions>> {
+/// Returns the tokenizer of the policy; `None` if the recipe names one.
+async fn choose(recipe: &mut Recipe, written: &BTreeSet<String>) -> Result<Option<FreshTokenizer>> {
     if recipe.policy.model.is_some() || recipe.policy.adapter.is_some() {
         return Ok(None);
     }
     crate::output::note!("no policy.model: looking at solved episodes, to make one that fits");
     let solutions = Solutions::of(recipe).await?;
     check_references(recipe, &solutions.tasks)?;
-    let survey = Survey::of(&solutions, recipe.env.len())?;
-    survey.choose(recipe, |key| written.contains(key));
-    let (size, imitation) = (&recipe.policy.fresh, &recipe.sft);
-    crate::output::note!(
-        "a policy of {} layers, {} wide, with a tokenizer of {} tokens, and {} steps of {} episodes, because {survey} \
-         ([policy.fresh] and [sft] change that)",
-        size.layers,
-        size.hidden,
-        size.vocabulary,
-        imitation.steps,
-        imitation.batch
-    );
-    Ok(Some(solutions))
+    let mut survey = Survey::of(&solutions, recipe.env.len())?;
+    let chosen = survey.choose(recipe, |key| written.contains(key));
+    let tokenizer = FreshTokenizer::of(recipe, &solutions)?;
+    survey.longest = tokenizer.longest;
+    match chosen.words(recipe) {
+        Some(chosen) => {
+            crate::output::note!("{chosen}, because {survey} ([policy.fresh] and [sft] change that)");
+        }
+        None => crate::output::note!("the size and the schedule are the recipe's; {survey}"),
+    }
+    tokenizer.check(recipe)?;
+    Ok(Some(tokenizer))
 }
 
 /// The recipe with a policy: its own, or a new one in `fresh`.
-async fn with_policy(mut recipe: Recipe, solutions: Option<&Solutions>, fresh: &Path) -> Result<Recipe> {
-    if let Some(solutions) = solutions {
+async fn with_policy(mut recipe: Recipe, tokenizer: Option<&FreshTokenizer>, fresh: &Path) -> Result<Recipe> {
+    if let Some(tokenizer) = tokenizer {
         if !fresh.exists() {
-            fresh_policy_of(&recipe, solutions, engines::engine_of(&recipe)?, fresh).await?;
+            fresh_policy_of(&recipe, tokenizer, engines::engine_of(&recipe)?, fresh).await?;
         }
         recipe.policy.model = Some(fresh.to_owned());
     }

@@ -11,14 +11,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use hone_trace::did_you_mean;
-use hone_trace::rundir::vacant;
+use hone_trace::rundir::{RunReader, vacant};
 use hone_train::budget::{Budget, gigabytes};
 use hone_train::checkpoint;
 use hone_train::ledger::TokenFate;
 use hone_train::placebo::Placebo;
 use hone_train::recipe::Recipe;
 use hone_train::report::{BeforeAfter, PLACEBO, Row, RunReport};
-use hone_train::run::{extended_recipe, recorded_recipe, resume, train};
+use hone_train::run::{TrainError, extended_recipe, recorded_recipe, resume, train};
 use hone_train::setup::Setup;
 use hone_worlds::registry::EnvSpec;
 use serde_json::{Value, json};
@@ -26,13 +26,13 @@ use serde_json::{Value, json};
 use crate::engines;
 use crate::output;
 use crate::place::Place;
-use crate::progress::Style;
 use crate::progress::summary::{gain_line, summary};
 use crate::progress::train::TrainProgress;
+use crate::progress::{Style, interrupt};
 use crate::recipes::{QUICKSTART, Source};
 
 use missing::inside;
-pub(crate) use missing::{Missing, repository, shortest};
+pub(crate) use missing::{Missing, fetched, quoted, repository, shortest};
 
 /// Train a policy with reinforcement learning, and measure it on tasks it never trained on.
 ///
@@ -91,7 +91,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let mut recipe = match &args.resume {
         Some(run) => {
-            let recipe = extended_recipe(run, &args.set)?;
+            let mut recipe = extended_recipe(run, &args.set)?;
+            find_start(&mut recipe, run)?;
             crate::output::note!("{}", resumed_line(run, &recipe)?);
             recipe
         }
@@ -133,6 +134,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if args.json {
         writeln!(output::json(), "{result}")?;
     }
+    // Scripts must not take a run that was stopped for one that is finished.
+    if let Some(code) = interrupt::exit_code().filter(|_| report.steps < report.planned) {
+        return Ok(code);
+    }
     // Regardless of `train.patience`: a run that trained nothing has failed.
     Ok(if report.nothing_trained() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -148,19 +153,15 @@ fn resumed_line(run: &Path, recipe: &Recipe) -> Result<String> {
             done * 2
         ));
     }
+    if planned == steps {
+        return Ok(format!("{}: steps {} to {steps} are left", run.display(), done + 1));
+    }
     let schedule = recipe.train.schedule();
-    let rates = format!(
-        "the learning rate is {:.2e} at step {} and {:.2e} at step {steps}",
-        schedule.at(done + 1),
-        done + 1,
-        schedule.at(steps)
-    );
-    Ok(if planned == steps {
-        format!("{}: steps {} to {steps} are left", run.display(), done + 1)
-    } else {
-        let decay = recipe.train.decay.name();
-        format!("{}: extended from {planned} to {steps} steps; {rates} ({decay})", run.display())
-    })
+    let rate = |step: u64| format!("{:.2e} at step {step}", schedule.at(step));
+    let rates = if done + 1 == steps { rate(steps) } else { format!("{} and {}", rate(done + 1), rate(steps)) };
+    let changed = if steps > planned { "extended" } else { "shortened" };
+    let decay = recipe.train.decay.name();
+    Ok(format!("{}: {changed} from {planned} to {steps} steps; the learning rate is {rates} ({decay})", run.display()))
 }
 
 /// The recipe of a run's control.
@@ -174,18 +175,31 @@ fn controlled(mut recipe: Recipe, placebo: Placebo, directory: &Path) -> Result<
     Ok(recipe)
 }
 
-/// Trains or resumes training, and shows the result. A run that is refused before it begins leaves no directory if the
-/// directory is `ours`, created for it just before.
+/// Trains or resumes training, and shows the result. A run that is refused before it begins, or whose policy is unusable,
+/// leaves nothing behind: no directory if it is `ours`, created for it just before.
 async fn one_run(recipe: Recipe, directory: &Path, ours: bool, resumes: bool, samples: u64) -> Result<RunReport> {
     let result = Box::pin(begun(recipe, directory, resumes, samples)).await;
-    if result.is_err() && ours && !directory.join("recipe.toml").exists() {
-        // Best effort: the directory holds at most the unpacked policy, and the original error matters more.
+    let Err(error) = &result else { return result };
+    let unusable = !resumes && error.downcast_ref::<TrainError>().is_some_and(TrainError::is_unusable);
+    // Best effort: nothing was learned yet, and the original error matters more.
+    if ours && (unusable || !directory.join("recipe.toml").exists()) {
         let _ = std::fs::remove_dir_all(directory);
+    } else if unusable {
+        // What else is in the directory was there before.
+        for made in ["recipe.toml", "version", "events.jsonl", "metrics.jsonl"] {
+            let _ = std::fs::remove_file(directory.join(made));
+        }
+        for made in ["traces", "checkpoints"] {
+            let _ = std::fs::remove_dir_all(directory.join(made));
+        }
     }
     result
 }
 
-async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
+async fn begun(mut recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
+    if resumes {
+        find_start(&mut recipe, directory)?;
+    }
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
     let chosen = recipe.train.learning_rate.is_none();
@@ -209,6 +223,26 @@ async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) ->
     anstream::eprint!("{}", summary(&report, directory, Style::for_stderr()));
     ended?;
     Ok(report)
+}
+
+/// The policy that a resumed run started from. If it is gone, the run's first checkpoint holds the same weights.
+fn find_start(recipe: &mut Recipe, run: &Path) -> Result<()> {
+    let Some(gone) = recipe.policy.model.clone().filter(|model| !model.exists()) else { return Ok(()) };
+    let first = RunReader::open(run)?.checkpoints()?.into_iter().find(|(step, _)| *step == 0);
+    match first.filter(|(_, path)| path.join("config.json").is_file()) {
+        Some((_, path)) => {
+            let (gone, path) = (shortest(&gone), std::path::absolute(path)?);
+            crate::output::note!("policy.model is gone ({gone}); the run's first checkpoint has its weights");
+            recipe.policy.model = Some(path);
+            Ok(())
+        }
+        None => bail!(
+            "policy.model of this run is {}, which is gone, and its checkpoints hold no whole model; put it back there, or \
+             write its new place into policy.model of {}",
+            shortest(&gone),
+            run.join("recipe.toml").display()
+        ),
+    }
 }
 
 /// Summary line of the run, before the first wait.

@@ -1,7 +1,7 @@
 //! ctrl-c, SIGTERM and SIGHUP: the first requests an orderly stop, the second stops immediately.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError, mpsc};
 
 use hone_remote::supervise::cleanup;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,11 +17,18 @@ static LAST_WORDS: Mutex<Option<String>> = Mutex::new(None);
 
 /// Shows these words if a signal ends this process.
 pub(crate) fn say_at_stop(words: String) {
+    watch();
     *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
 }
 
-/// Releases rented instances and removes scratch directories when a signal ends a command that has no orderly end.
+/// Releases rented instances and removes scratch directories when a signal ends a command that has no orderly end. Called
+/// again, it does nothing.
 pub(crate) fn watch() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(start_watching);
+}
+
+fn start_watching() {
     let (ready, is_ready) = mpsc::channel();
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
@@ -46,6 +53,15 @@ pub(crate) fn watch() {
     let _ = is_ready.recv();
 }
 
+/// The signal that requested an orderly stop; 0 before one does.
+static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
+
+/// Exit code of a command that a signal stopped, as a shell writes it: 130 after ctrl-c, 143 after SIGTERM.
+pub(crate) fn exit_code() -> Option<std::process::ExitCode> {
+    let number = STOPPED_BY.load(Ordering::Relaxed);
+    (number > 0).then(|| std::process::ExitCode::from(128 + number as u8))
+}
+
 /// Flag that is set when a stop was requested.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
@@ -62,7 +78,7 @@ impl Interrupt {
         let Ok(mut signals) = Signals::listen() else { return };
         ORDERLY.store(true, Ordering::Relaxed);
         tokio::spawn(async move {
-            signals.next().await;
+            STOPPED_BY.store(signals.next().await, Ordering::Relaxed);
             asked.store(true, Ordering::Relaxed);
             handle.notice(&notice);
             let number = signals.next().await;

@@ -218,7 +218,7 @@ fn interval(difference: &Difference) -> String {
 /// The verdict on the policy, and the reason if there is none.
 fn verdict_line(report: &RunReport) -> String {
     match (&report.held_out.judgement, report.steps < report.planned) {
-        (Some(judgement), _) => format!("verdict: {}", judgement.verdict.sentence()),
+        (Some(judgement), _) => format!("verdict: {}", judgement.sentence()),
         (None, true) => "no verdict: training is not over".to_owned(),
         (None, false) => report.held_out.no_verdict.clone().unwrap_or_else(|| "no verdict".to_owned()),
     }

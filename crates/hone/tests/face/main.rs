@@ -11,6 +11,7 @@ mod help;
 mod hostile;
 mod mistakes;
 mod newcomer;
+mod records;
 mod sets;
 
 use std::io::Write as _;

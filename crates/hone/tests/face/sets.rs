@@ -48,6 +48,72 @@ fn a_set_is_split_again_in_its_own_directory() {
     assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".new")));
 }
 
+/// What a command writes must not be what it reads, however the paths are written.
+#[test]
+fn inputs_are_never_written_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let lines: String = (0..20).map(|n| format!("{{\"key\": \"k{n}\", \"prompt\": \"Do {n}.\"}}\n")).collect();
+    for name in ["train.jsonl", "tasks.jsonl", "own/train.jsonl"] {
+        std::fs::create_dir_all(at("own")).unwrap();
+        std::fs::write(at(name), &lines).unwrap();
+    }
+    std::fs::write(at("recipe.toml"), "[eval]\ntasks = 0\n").unwrap();
+    for (arguments, said) in [
+        (&["data", "split", "train.jsonl", "--env", "g", "--out", "."][..], "the output train.jsonl is the input"),
+        (&["data", "split", "./own/../train.jsonl", "--env", "g", "--out", "own/.."], "is the input"),
+        (&["data", "split", "own", "--env", "g", "--out", "own"], "the output own/train.jsonl is the input"),
+        (
+            &["data", "split", "tasks.jsonl", "--env", "g", "--out", "own"],
+            "own/train.jsonl exists and is of no earlier split",
+        ),
+        (&["data", "stats", "tasks.jsonl", "--issues", "tasks.jsonl"], "the output tasks.jsonl is the input"),
+        (
+            &["data", "validate", "tasks.jsonl", "--recipe", "recipe.toml", "--out", "."],
+            "the output tasks.jsonl is the input",
+        ),
+        (&["data", "validate", "own/train.jsonl", "--recipe", "recipe.toml", "--out", "."], "of no validation"),
+    ] {
+        let shown = run(directory.path(), arguments, "");
+        assert!(shown.starts_with("exit code 2") && shown.contains(said), "{arguments:?}: {shown}");
+    }
+    for name in ["train.jsonl", "tasks.jsonl", "own/train.jsonl"] {
+        assert_eq!(std::fs::read_to_string(at(name)).unwrap(), lines, "{name}");
+    }
+    let mut left: Vec<_> =
+        std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["own", "recipe.toml", "tasks.jsonl", "train.jsonl"]);
+    // A part of an earlier split would lose the rest.
+    run(directory.path(), &["data", "split", "tasks.jsonl", "--env", "g", "--out", "set", "--eval", "0.5"], "");
+    let part = run(directory.path(), &["data", "split", "set/train.jsonl", "--out", "set"], "");
+    assert!(part.starts_with("exit code 2") && part.contains("hone data split set --out set"), "{part}");
+}
+
+#[test]
+fn tasks_that_name_no_environment_are_counted_and_not_played_elsewhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write(
+        "garden.jsonl",
+        "\u{feff}{\"key\": \"a\", \"prompt\": \"Dig.\"}\r\n{\"key\": \"b\", \"prompt\": \"Sow.\"}\r\n",
+    );
+    write("retail.jsonl", "{\"key\": \"a\", \"env\": \"retail\", \"prompt\": \"Dig.\"}\n");
+    write("recipe.toml", "name = \"x\"\n[env]\nname = \"garden\"\n");
+    let shown = run(directory.path(), &["data", "stats", "garden.jsonl"], "");
+    assert!(shown.starts_with("exit code 0") && shown.contains("under garden, after their file"), "{shown}");
+    let named = run(directory.path(), &["data", "stats", "garden.jsonl", "--env", "plot"], "");
+    assert!(named.contains("plot") && !named.contains("after their file"), "{named}");
+    let recipe = run(directory.path(), &["data", "stats", "recipe.toml"], "");
+    assert!(recipe.starts_with("exit code 2") && recipe.contains("no row could be read as a task"), "{recipe}");
+    for (file, said) in
+        [("garden.jsonl", "hint: name the recipe whose environments"), ("retail.jsonl", "--set env.name=retail")]
+    {
+        let shown = run(directory.path(), &["data", "validate", file, "--out", "v"], "");
+        assert!(shown.starts_with("exit code 2") && shown.contains(said), "{shown}");
+    }
+}
+
 #[test]
 fn an_empty_set_is_said_to_be_empty() {
     let directory = tempfile::tempdir().unwrap();

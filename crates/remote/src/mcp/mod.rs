@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hone_arena::documented;
-use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
+use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError, TaskFile};
 use hone_arena::users::NewUser;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -196,6 +196,10 @@ pub(crate) fn seconds(value: f64) -> Duration {
 impl EnvOptions for McpSpec {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn split_lock(&self) -> Option<PathBuf> {
+        self.task_file.as_deref().and_then(TaskFile::lock_of)
     }
 
     fn counts(&self) -> Counts {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hone_arena::documented;
-use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError};
+use hone_arena::registry::{Counts, EnvOptions, Environment, RegistryError, TaskFile};
 use hone_arena::rewards::spec::RubricSpec;
 use hone_arena::users::NewUser;
 use indexmap::IndexMap;
@@ -190,6 +190,10 @@ fn seconds(value: f64) -> Duration {
 impl EnvOptions for OpenEnvSpec {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn split_lock(&self) -> Option<PathBuf> {
+        self.task_file.as_deref().and_then(TaskFile::lock_of)
     }
 
     fn counts(&self) -> Counts {

@@ -40,8 +40,9 @@ pub enum Shape {
     Chosen(Choose),
     /// Keys in the same table as the others; the field itself is no key.
     Flat(&'static [Key]),
-    /// All other keys of the table, which are read elsewhere; the field itself is no key.
-    Others,
+    /// All other keys of the table, which are read elsewhere, and those of them that are known here; the field itself is no
+    /// key.
+    Others(&'static [Key]),
 }
 
 /// Bounds of a number; `over` and `under` leave the bound itself out.
@@ -205,7 +206,7 @@ pub const fn flat(keys: &'static [Key]) -> Rule {
     Rule::of(Shape::Flat(keys))
 }
 
-/// All other keys of the table: read elsewhere.
-pub const fn others() -> Rule {
-    Rule::of(Shape::Others)
+/// All other keys of the table: read elsewhere. `T` documents some of them.
+pub const fn others<T: Documented>() -> Rule {
+    Rule::of(Shape::Others(T::KEYS))
 }

@@ -53,8 +53,19 @@ pub enum RunDirError {
     Locked(PathBuf),
     #[error("{}, record {record}: {what}", path.display())]
     Damaged { path: PathBuf, record: u64, what: String },
-    #[error("trace {asked} does not exist: the run has {have}; they are numbered from 0")]
+    #[error("{}: its files end before its newest checkpoint: {what}; restore them from a copy of the run, or delete the newest \
+             directory under checkpoints/ to go on from the one before it", path.display())]
+    Cut { path: PathBuf, what: String },
+    #[error("there is no trace {asked}{}", absent(*have))]
     NoSuchTrace { asked: u64, have: u64 },
+}
+
+/// Reason why a trace is not there.
+fn absent(have: u64) -> String {
+    match have {
+        0 => ": traces/ is missing or empty; restore it from a copy of the run".to_owned(),
+        have => format!(": the run has {have}; they are numbered from 0"),
+    }
 }
 
 /// Advice on a path that is not a run.
@@ -63,6 +74,8 @@ fn instead(path: &Path) -> String {
         path if path.join("config.json").is_file() || path.join("adapter_config.json").is_file() => {
             format!("measure it with `hone eval {}`, which records an evaluation", path.display())
         }
+        path if path.join(RECIPE).is_file() => format!("`hone train {}` starts one", path.join(RECIPE).display()),
+        path if is_recorded(path) => "put the recipe.toml back that the run wrote".to_owned(),
         _ => "name a directory that `hone train` or `hone eval` recorded, such as runs/NAME-1".to_owned(),
     }
 }
@@ -72,9 +85,27 @@ fn lack(path: &Path) -> &'static str {
     match path {
         path if path.join("config.json").is_file() => "is a model directory, not a run directory",
         path if path.is_file() => "is a file, not a run directory",
+        path if path.join(RECIPE).is_file() => {
+            "is a project (recipe.toml, but no events.jsonl or metrics.jsonl), not a run"
+        }
+        path if is_recorded(path) => "holds the records of a run, but its recipe.toml is missing",
         path if path.exists() => "is not a run directory: it has no recipe.toml",
         _ => "is not a run directory: it does not exist",
     }
+}
+
+const RECIPE: &str = "recipe.toml";
+
+/// True for a directory that holds a run: a recipe beside what [`RunDir::create`] makes before it. A recipe alone is a
+/// user's project.
+pub fn is_run(path: &Path) -> bool {
+    let has = |name: &str| path.join(name).exists();
+    has(RECIPE) && ["traces", "checkpoints", "events.jsonl", "metrics.jsonl"].into_iter().any(has)
+}
+
+/// True for the directories of a run, even if its recipe is gone.
+pub fn is_recorded(path: &Path) -> bool {
+    path.join("events.jsonl").is_file() && ["traces", "checkpoints"].iter().all(|name| path.join(name).is_dir())
 }
 
 /// A run being written. One writer at a time, held by a lock on `recipe.toml` that ends with the process.
@@ -110,7 +141,7 @@ impl RunDir {
         })?;
         let checkpoints = path.join("checkpoints");
         fs::create_dir_all(&checkpoints).map_err(io_error("cannot create", &checkpoints))?;
-        write_atomically(&path.join("recipe.toml"), recipe.as_bytes())?;
+        write_atomically(&path.join(RECIPE), recipe.as_bytes())?;
         Self::resume(path).map(|(run, _)| run)
     }
 
@@ -131,7 +162,7 @@ impl RunDir {
 
     /// Replaces the recipe that the run continues with. The lock moves to the new file.
     pub fn replace_recipe(&mut self, recipe: &str) -> Result<(), RunDirError> {
-        write_atomically(&self.path.join("recipe.toml"), recipe.as_bytes())?;
+        write_atomically(&self.path.join(RECIPE), recipe.as_bytes())?;
         self.lock = lock(&self.path)?;
         Ok(())
     }
@@ -172,14 +203,14 @@ pub struct RunReader {
 
 impl RunReader {
     pub fn open(path: &Path) -> Result<Self, RunDirError> {
-        if !path.join("recipe.toml").is_file() {
+        if !is_run(path) {
             return Err(RunDirError::NotARun(path.into()));
         }
         Ok(Self { path: path.into() })
     }
 
     pub fn recipe(&self) -> Result<String, RunDirError> {
-        let path = self.path.join("recipe.toml");
+        let path = self.path.join(RECIPE);
         fs::read_to_string(&path).map_err(io_error("cannot read", &path))
     }
 
@@ -203,24 +234,26 @@ const POLICY: &str = "policy";
 
 /// Refuses a directory that holds a run, or anything else that would be mixed up with a run.
 pub fn vacant(path: &Path) -> Result<(), RunDirError> {
-    if path.join("recipe.toml").exists() {
+    if is_run(path) {
         return Err(RunDirError::Exists(path.into()));
     }
     if !path.is_dir() {
         return Ok(());
     }
-    match children(path)?.iter().find(|child| !child.ends_with(POLICY)) {
-        Some(child) if child.ends_with("traces") => Err(RunDirError::Exists(path.into())),
-        Some(_) => Err(RunDirError::Foreign(path.into())),
-        None => Ok(()),
+    let children = children(path)?;
+    if children.iter().all(|child| child.ends_with(POLICY)) {
+        return Ok(());
     }
+    // A run that is being created has no recipe yet. A user's project may have traces of its own.
+    let begun = children.iter().any(|child| child.ends_with("traces")) && !path.join(RECIPE).exists();
+    Err(if begun { RunDirError::Exists(path.into()) } else { RunDirError::Foreign(path.into()) })
 }
 
 fn lock(path: &Path) -> Result<File, RunDirError> {
-    let recipe = path.join("recipe.toml");
-    if !recipe.is_file() {
+    if !is_run(path) {
         return Err(RunDirError::NotARun(path.into()));
     }
+    let recipe = path.join(RECIPE);
     let file = OpenOptions::new().read(true).open(&recipe).map_err(io_error("cannot open", &recipe))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

@@ -40,15 +40,15 @@ impl RunDir {
     /// Rewinds to a position: records after it move to a separate directory under `superseded/`.
     pub fn rewind(&mut self, to: Position) -> Result<Superseded, RunDirError> {
         let from = self.position();
-        if from.metrics < to.metrics || from.events < to.events || from.traces < to.traces {
-            return Err(RunDirError::Damaged {
-                path: self.path.clone(),
-                record: 0,
-                what: format!(
-                    "the run's files end before its checkpoint: {from:?}, and the checkpoint was written at {to:?}. Restore \
-                     the files, or delete the newest directory under checkpoints/ to go on from the one before it"
-                ),
-            });
+        let short = [
+            ("metrics.jsonl", from.metrics, to.metrics, "bytes"),
+            ("events.jsonl", from.events, to.events, "bytes"),
+            ("traces/", from.traces, to.traces, "traces"),
+        ];
+        let short = short.iter().filter(|(_, has, had, _)| has < had);
+        let short: Vec<String> = short.map(|(file, has, had, of)| format!("{file} has {has} of {had} {of}")).collect();
+        if !short.is_empty() {
+            return Err(RunDirError::Cut { path: self.path.clone(), what: short.join(", ") });
         }
         if from == to {
             return Ok(Superseded::default());

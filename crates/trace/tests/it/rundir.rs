@@ -86,6 +86,39 @@ fn a_run_is_not_mixed_with_what_lies_there() {
 }
 
 #[test]
+fn a_recipe_alone_is_a_project_and_no_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    fs::write(path.join("recipe.toml"), "name = \"mine\"\n").unwrap();
+    fs::write(path.join("tasks.jsonl"), "").unwrap();
+    assert!(matches!(RunDir::create(path, ""), Err(RunDirError::Foreign(_))));
+    for error in [RunReader::open(path).unwrap_err(), RunDir::resume(path).unwrap_err()] {
+        let error = error.to_string();
+        assert!(
+            error.contains("is a project (recipe.toml, but no events.jsonl or metrics.jsonl), not a run; "),
+            "{error}"
+        );
+        assert!(error.contains("recipe.toml` starts one"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(path.join("recipe.toml")).unwrap(), "name = \"mine\"\n");
+    assert_eq!(fs::read_dir(path).unwrap().count(), 2, "nothing was scattered");
+}
+
+#[test]
+fn a_run_killed_right_after_its_creation_is_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("run");
+    drop(RunDir::create(&path, "").unwrap());
+    for file in ["events.jsonl", "metrics.jsonl", "traces/index"] {
+        fs::remove_file(path.join(file)).unwrap();
+    }
+    assert!(RunReader::open(&path).is_ok() && RunDir::resume(&path).is_ok());
+    fs::remove_file(path.join("recipe.toml")).unwrap();
+    let error = RunReader::open(&path).unwrap_err().to_string();
+    assert!(error.contains("its recipe.toml is missing; put the recipe.toml back"), "{error}");
+}
+
+#[test]
 fn of_runs_that_begin_at_once_in_one_directory_one_does() {
     for _ in 0..20 {
         let directory = tempfile::tempdir().unwrap();
@@ -163,7 +196,7 @@ fn going_back_keeps_what_is_superseded() {
     // To the beginning, but not to a position that was never reached.
     run.rewind(Position::default()).unwrap();
     assert_eq!(run.traces(&[sample(7)]).unwrap(), 0..1);
-    assert!(matches!(run.rewind(position), Err(RunDirError::Damaged { .. })));
+    assert!(matches!(run.rewind(position), Err(RunDirError::Cut { .. })));
     drop(run);
     let (run, recovered) = RunDir::resume(&path).unwrap();
     assert_eq!((run.position().traces, recovered.reindexed), (1, 0));

@@ -35,8 +35,8 @@ impl Verdict {
         }
     }
 
-    /// As a sentence about the policy.
-    pub fn sentence(self) -> &'static str {
+    /// As a sentence about the policy, where the evidence adds nothing to it.
+    fn sentence(self) -> &'static str {
         match self {
             Self::More => "the policy can do more than at the start",
             Self::Confident => "the policy is only more confident; no gain in ability is shown",
@@ -74,6 +74,38 @@ pub struct Judgement {
     pub sharpening: Option<Difference>,
 }
 
+impl Judgement {
+    /// The verdict as a sentence about the policy that contradicts none of the differences.
+    pub fn sentence(&self) -> String {
+        let Self { verdict, greedy, sampled, .. } = self;
+        let what = |difference: &Difference| match difference.ci {
+            [low, _] if low > 0.0 => "improved",
+            [_, high] if high < 0.0 => "got worse",
+            _ => "shows no difference",
+        };
+        match (verdict, what(greedy), what(sampled)) {
+            (Verdict::Confident, "improved", _) => {
+                "the policy is more confident; greedy success improved too, but sampled success is not shown to be above \
+                 that of the sharpened start"
+                    .to_owned()
+            }
+            (Verdict::Neither, "improved", "improved") => format!(
+                "greedy and sampled success improved, but not shown to be above that of the sharpened start on {} tasks: more \
+                 held-out tasks would tell",
+                sampled.tasks
+            ),
+            (Verdict::Neither, "shows no difference", "shows no difference") => verdict.sentence().to_owned(),
+            (Verdict::Neither, "got worse", "got worse") => "greedy and sampled success got worse".to_owned(),
+            (Verdict::Neither, of_greedy, of_sampled) => {
+                let unsure = [of_greedy, of_sampled].contains(&"shows no difference");
+                let more = if unsure { ": more held-out tasks would tell" } else { "" };
+                format!("greedy success {of_greedy}; sampled success {of_sampled}, on {} tasks{more}", sampled.tasks)
+            }
+            _ => verdict.sentence().to_owned(),
+        }
+    }
+}
+
 /// `None` if a comparison has no task in common.
 pub fn judge(evidence: Evidence<'_>) -> Option<Judgement> {
     let greedy = paired(evidence.greedy[0], evidence.greedy[1])?;
@@ -98,4 +130,32 @@ pub fn judge(evidence: Evidence<'_>) -> Option<Judgement> {
         (false, false) => Verdict::Neither,
     };
     Some(Judgement { verdict, greedy, sampled, over_sharpened, sharpening })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_contradicts_no_difference() {
+        let difference =
+            |low: f64, high: f64| Difference { mean: f64::midpoint(low, high), ci: [low, high], tasks: 32 };
+        let (up, none, down) = (difference(0.05, 0.4), difference(-0.2, 0.2), difference(-0.4, -0.1));
+        let says = |verdict, greedy, sampled| {
+            Judgement { verdict, greedy, sampled, over_sharpened: None, sharpening: None }.sentence()
+        };
+        assert_eq!(
+            says(Verdict::Neither, up, none),
+            "greedy success improved; sampled success shows no difference, on 32 tasks: more held-out tasks would tell"
+        );
+        assert_eq!(
+            says(Verdict::Neither, none, down),
+            "greedy success shows no difference; sampled success got worse, on 32 tasks: more held-out tasks would tell"
+        );
+        assert!(says(Verdict::Neither, none, none).starts_with("no change is shown"));
+        assert!(says(Verdict::Neither, up, up).starts_with("greedy and sampled success improved, but not shown"));
+        assert!(says(Verdict::Confident, up, up).contains("greedy success improved too"));
+        assert!(says(Verdict::Confident, none, up).starts_with("the policy is only more confident"));
+        assert!(says(Verdict::More, up, up).starts_with("the policy can do more"));
+    }
 }

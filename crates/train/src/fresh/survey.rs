@@ -24,6 +24,37 @@ pub struct Survey {
     pub longest: usize,
 }
 
+/// What a survey chose; the rest is the recipe author's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is written or not")]
+pub struct Chosen {
+    vocabulary: bool,
+    size: bool,
+    schedule: bool,
+    steps: bool,
+}
+
+impl Chosen {
+    /// What was chosen, in words; `None` if the recipe says it all.
+    pub fn words(self, recipe: &Recipe) -> Option<String> {
+        let FreshRecipe { layers, hidden, vocabulary, .. } = recipe.policy.fresh;
+        let SftRecipe { steps, batch, .. } = recipe.sft;
+        let tokenizer = self.vocabulary.then(|| format!("a tokenizer of {vocabulary} tokens"));
+        let policy = match (self.size.then(|| format!("a policy of {layers} layers, {hidden} wide")), tokenizer) {
+            (Some(policy), Some(tokenizer)) => Some(format!("{policy}, with {tokenizer}")),
+            (policy, tokenizer) => policy.or(tokenizer),
+        };
+        let imitation = match (self.schedule, self.steps) {
+            (true, true) => Some(format!("{steps} steps of {batch} episodes")),
+            (true, false) => Some(format!("steps of {batch} episodes")),
+            // Without the schedule the number of steps is the default's.
+            (false, _) => None,
+        };
+        let chosen: Vec<String> = policy.into_iter().chain(imitation).collect();
+        (!chosen.is_empty()).then(|| chosen.join(", and "))
+    }
+}
+
 /// Class of environments that want the same policy. The values are those of recipes that were run to their ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
@@ -77,26 +108,33 @@ impl Survey {
         }
     }
 
-    /// Sets what the recipe's author left open; `given` knows the dotted keys that were written.
-    pub fn choose(&self, recipe: &mut Recipe, given: impl Fn(&str) -> bool) {
+    /// Sets what the recipe's author left open, and says what that was; `given` knows the dotted keys that were written.
+    pub fn choose(&self, recipe: &mut Recipe, given: impl Fn(&str) -> bool) -> Chosen {
         let (fresh, sft) = self.class().choice();
         let most = (REPEATS * self.tasks / sft.batch).max(REPEATS) as u64;
         let sft = SftRecipe { steps: sft.steps.min(most), ..sft };
         let any = |table: &str, keys: &[&str]| keys.iter().any(|key| given(&format!("{table}.{key}")));
+        let chosen = Chosen {
+            vocabulary: !any("policy.fresh", &["vocabulary", "json_tokens"]),
+            size: !any("policy.fresh", &["layers", "hidden", "head_dim"]),
+            schedule: !any("sft", &SCHEDULE),
+            steps: !given("sft.steps"),
+        };
         let own = &mut recipe.policy.fresh;
-        if !any("policy.fresh", &["vocabulary", "json_tokens"]) {
+        if chosen.vocabulary {
             (own.vocabulary, own.json_tokens) = (fresh.vocabulary, fresh.json_tokens);
         }
-        if !any("policy.fresh", &["layers", "hidden", "head_dim"]) {
+        if chosen.size {
             (own.layers, own.hidden, own.head_dim) = (fresh.layers, fresh.hidden, fresh.head_dim);
         }
         let theirs = recipe.sft.clone();
         // Rates, fades and batches belong together; the number of steps may be set alone.
-        if !any("sft", &SCHEDULE) {
+        if chosen.schedule {
             let SftRecipe { traces, at_least, solutions_until, stop_at, check_every, .. } = theirs;
             recipe.sft = SftRecipe { traces, at_least, solutions_until, stop_at, check_every, ..sft.clone() };
         }
-        recipe.sft.steps = if given("sft.steps") { theirs.steps } else { recipe.sft.steps };
+        recipe.sft.steps = if chosen.steps { recipe.sft.steps } else { theirs.steps };
+        chosen
     }
 }
 
@@ -198,6 +236,19 @@ mod tests {
         recipe.sft.steps = 7;
         survey.choose(&mut recipe, |key| given.contains(&key));
         recipe
+    }
+
+    #[test]
+    fn only_what_was_chosen_is_said() {
+        let said = |given: &[&str]| {
+            let mut recipe = Recipe::default();
+            GARDEN.choose(&mut recipe, |key| given.contains(&key)).words(&recipe)
+        };
+        let all = "a policy of 3 layers, 128 wide, with a tokenizer of 512 tokens, and 300 steps of 32 episodes";
+        assert_eq!(said(&[]).unwrap(), all);
+        let size = ["policy.fresh.vocabulary", "sft.steps"];
+        assert_eq!(said(&size).unwrap(), "a policy of 3 layers, 128 wide, and steps of 32 episodes");
+        assert_eq!(said(&["policy.fresh.vocabulary", "policy.fresh.layers", "sft.batch"]), None);
     }
 
     const GARDEN: Survey = Survey { tasks: 536, tools: 3, tools_vary: false, words: 90, longest: 300 };

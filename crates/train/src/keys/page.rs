@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use hone_arena::catalogue::keys_table;
+use hone_trace::NativeOptions;
 use hone_trace::keys::{Key, Shape};
 use serde_json::Value;
 
 use super::walk::{Section, sections};
-use crate::recipe::{Recipe, RecipeError};
+use crate::recipe::{EvalRecipe, Recipe, RecipeError};
 
 /// The annotated example at the top of the page.
 pub const EXAMPLE: &str = include_str!("example.toml");
@@ -38,7 +39,13 @@ of = [\"tau_state\", \"parse_penalty\"]
 pub fn page() -> Result<String, RecipeError> {
     let wrong = |error: &dyn std::fmt::Display| RecipeError::new(format!("the page cannot be written: {error}"));
     let least: Value = toml::from_str(LEAST).map_err(|error| wrong(&error))?;
-    let complete = serde_json::to_value(Recipe::parse(LEAST, &[])?).map_err(|error| wrong(&error))?;
+    let mut complete = serde_json::to_value(Recipe::parse(LEAST, &[])?).map_err(|error| wrong(&error))?;
+    // Defaults that are not in a recipe itself: the engine's own, and the one that follows from the rubric.
+    let engine = serde_json::to_value(NativeOptions::default()).map_err(|error| wrong(&error))?;
+    if let (Value::Object(known), Value::Object(own)) = (&mut complete["engine"], engine) {
+        known.extend(own);
+    }
+    complete["eval"]["success"] = EvalRecipe::default().success.into();
     let mut page = format!(
         "# Recipes: reference\n\n\
          Written from the doc comments and ranges in the code (`documented!` structs, `crates/train/src/recipe.rs` first);\n\

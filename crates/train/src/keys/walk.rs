@@ -17,7 +17,7 @@ pub(super) fn visit(keys: &[&[Key]], table: &Table, path: &str, found: &mut dyn 
 
 /// Removes keys that are not in the catalogue from a table, and collects their paths.
 pub(super) fn retain_known(keys: &[&[Key]], table: &mut Table, path: &str, unknown: &mut Vec<String>) {
-    let others = keys.iter().copied().flatten().any(|key| matches!(key.rule.shape, Shape::Others));
+    let others = keys.iter().copied().flatten().any(|key| matches!(key.rule.shape, Shape::Others(_)));
     let names: Vec<String> = table.keys().cloned().collect();
     for name in names {
         let path = join(path, &name);
@@ -49,8 +49,7 @@ pub(super) fn join(path: &str, name: &str) -> String {
 
 fn find<'a>(keys: &[&'a [Key]], name: &str) -> Option<&'a Key> {
     keys.iter().copied().flatten().find_map(|key| match key.rule.shape {
-        Shape::Flat(more) => more.iter().find(|key| key.name == name),
-        Shape::Others => None,
+        Shape::Flat(more) | Shape::Others(more) => more.iter().find(|key| key.name == name),
         _ => (key.name == name).then_some(key),
     })
 }
@@ -130,8 +129,7 @@ pub fn sections() -> Vec<Section> {
 fn collect(keys: &'static [&'static [Key]], path: &str, meaning: &'static str, list: bool, found: &mut Vec<Section>) {
     let all = || keys.iter().copied().flatten();
     let own = all().flat_map(|key| match key.rule.shape {
-        Shape::Flat(more) => more.iter().collect(),
-        Shape::Others => Vec::new(),
+        Shape::Flat(more) | Shape::Others(more) => more.iter().collect(),
         _ => vec![key],
     });
     found.push(Section { path: path.to_owned(), list, meaning, keys: own.collect() });

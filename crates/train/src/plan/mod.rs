@@ -7,13 +7,15 @@
 mod curriculum;
 mod share;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use hone_trace::{Group, Seed, Task, documented};
+use hone_trace::{Group, Seed, Task, did_you_mean, documented};
 use serde::{Deserialize, Serialize};
 
 pub use curriculum::{By, Curriculum, Measured};
 pub use share::Share;
+
+use crate::recipe::RecipeError;
 
 documented! {
     /// `[plan]`
@@ -57,6 +59,16 @@ impl PlanRecipe {
     pub fn check(&self) -> Result<(), String> {
         share::check(&self.share)?;
         self.curriculum.as_ref().map_or(Ok(()), Curriculum::check)
+    }
+
+    /// Refuses bounds of an environment that has no task.
+    pub fn check_tasks(&self, tasks: &[Task]) -> Result<(), RecipeError> {
+        let known: BTreeSet<&str> = tasks.iter().map(|task| task.env.as_str()).collect();
+        let Some(name) = self.share.keys().find(|name| !known.contains(name.as_str())) else { return Ok(()) };
+        let nearest = did_you_mean(name, known.iter().copied());
+        let known = Vec::from_iter(known).join(", ");
+        let what = format!("plan.share.{name}: no task is of that environment; {nearest}the tasks are of {known}");
+        Err(RecipeError::new(what))
     }
 }
 
@@ -103,11 +115,6 @@ impl<'a> Plan<'a> {
             pools.entry(&task.env).or_default().push(place);
         }
         Self { recipe, seed: Seed::root(seed), tasks, pools, passes: BTreeMap::new(), state }
-    }
-
-    /// Environments that the recipe bounds but that have no task.
-    pub fn unknown_shares(&self) -> Vec<&str> {
-        self.recipe.share.keys().map(String::as_str).filter(|name| !self.pools.contains_key(name)).collect()
     }
 
     pub fn task(&self, draw: Draw) -> &'a Task {

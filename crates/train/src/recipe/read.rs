@@ -29,7 +29,7 @@ impl RecipeError {
 impl Recipe {
     /// A recipe from TOML and `key=value` settings over it. Dots reach into tables; values are TOML, or else text.
     pub fn parse(text: &str, settings: &[String]) -> Result<Self, RecipeError> {
-        let mut table: Table = toml::from_str(text).map_err(unread)?;
+        let mut table = table(text)?;
         keys::check(&table)?;
         // The file by itself first: its errors can show the line.
         toml::from_str::<Self>(text).map_err(unread)?;
@@ -114,7 +114,8 @@ impl Recipe {
                  one of them"
             ));
         }
-        if self.env.tasks() < self.train.groups {
+        // A file of tasks has as many as it has: that is seen when it is opened.
+        if self.env.tasks() < self.train.groups && !self.env.iter().any(has_task_file) {
             return bad(format!(
                 "env.tasks ({}) must be at least train.groups ({}); raise env.tasks or lower train.groups",
                 self.env.tasks(),
@@ -141,6 +142,18 @@ impl Recipe {
         Ok(())
     }
 
+    /// Refuses ids that the model does not have.
+    pub(crate) fn check_vocabulary(&self, vocabulary: usize) -> Result<(), RecipeError> {
+        match self.sampling.stop_ids.iter().find(|id| **id as usize >= vocabulary) {
+            None => Ok(()),
+            Some(id) => Err(RecipeError(format!(
+                "sampling.stop_ids has {id}, and the model's ids are 0 to {}; leave it out (the model's own end every reply), \
+                 or name one of those",
+                vocabulary.saturating_sub(1)
+            ))),
+        }
+    }
+
     /// An evaluation of the held-out tasks is due after this step.
     pub fn evaluates_after(&self, step: u64) -> bool {
         step == self.train.steps || (self.eval.every > 0 && step.is_multiple_of(self.eval.every))
@@ -158,10 +171,43 @@ fn names_a_directory(name: &str) -> bool {
     !name.is_empty() && name.chars().count() <= 100 && !name.starts_with('.') && name.chars().all(plain)
 }
 
+/// True for an environment whose tasks are in a file.
+fn has_task_file(env: &EnvSpec) -> bool {
+    serde_json::to_value(env).is_ok_and(|options| options.get("task_file").is_some_and(|file| !file.is_null()))
+}
+
+/// A recipe's text as a table. A number that TOML cannot hold is answered with its key's range.
+fn table(text: &str) -> Result<Table, RecipeError> {
+    toml::from_str(text).map_err(|error: toml::de::Error| too_large(text, &error).unwrap_or_else(|| unread(error)))
+}
+
+/// The error about digits that are no number TOML can hold.
+fn too_large(text: &str, error: &toml::de::Error) -> Option<RecipeError> {
+    let span = error.span()?;
+    let digits = text.get(span.clone())?;
+    let whole = digits.trim_start_matches(['-', '+']);
+    if whole.is_empty() || !whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_') {
+        return None;
+    }
+    // As text the number can be read, and is out of its key's range.
+    let quoted = format!("{}\"{digits}\"{}", &text[..span.start], &text[span.end..]);
+    match toml::from_str::<Table>(&quoted).ok().map(|table| keys::check(&table)) {
+        Some(Err(out_of_range)) => Some(out_of_range),
+        _ => Some(RecipeError(format!("{}\nthe number is too large; write a smaller one", plainly(error)))),
+    }
+}
+
+/// The place and the line that TOML's error shows, without what it says of them.
+fn plainly(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    text.split_once(error.message()).map_or_else(String::new, |(place, _)| place.trim_end().to_owned())
+}
+
 /// serde's error with the nearest name, the place where a key belongs, or the expected type.
 #[expect(clippy::needless_pass_by_value, reason = "map_err hands the error over")]
 fn unread(error: toml::de::Error) -> RecipeError {
-    RecipeError(with_type(&keys::with_places(with_nearest(&error.to_string()))))
+    let text = keys::with_places(with_nearest(&error.to_string()));
+    RecipeError(keys::with_brackets(&text).unwrap_or_else(|| with_type(&text)))
 }
 
 fn component(key: &str, name: &str, known: &[&str]) -> Result<(), RecipeError> {
@@ -247,6 +293,9 @@ mod tests {
             ("steps=3", "did you mean `train.steps` or `sft.steps`?"),
             ("train.temperature=1", "did you mean `sampling.temperature` or `eval.temperature`?"),
             ("train.learning_rate=fast", "hint: write a number"),
+            ("train=5", "expected a table\nin `train`\nhint: write a table"),
+            ("env.held_out=3,4", "expected a whole number"),
+            ("rubric.component=5", "hint: write a table for each: [[rubric.component]]"),
             ("train.steps=many", "hint: write a whole number"),
             ("train.recompute=1", "hint: write true or false"),
             ("name=3", "hint: write text in quotes"),
@@ -274,6 +323,35 @@ mod tests {
         let rate = |text: &str| Recipe::parse(text, &[]).unwrap().train;
         assert_eq!((rate("").learning_rate, rate("").rate()), (None, 1e-4));
         assert_eq!(rate("[train]\nlearning_rate = 3e-3\n").rate(), 3e-3);
+    }
+
+    #[test]
+    fn what_toml_holds_and_a_recipe_does_not_is_told_apart() {
+        let error = |text: &str| Recipe::parse(text, &[]).unwrap_err().to_string();
+        for digits in ["99999999999999999999", "-99999999999999999999", &"9".repeat(60)] {
+            let large = error(&format!("[train]\nsteps = {digits}\n"));
+            assert!(large.contains("out of range: it is a whole number from 0 to 1000000000"), "{large}");
+        }
+        let unknown = error("[env]\nname = \"shop\"\nodd = 99999999999999999999\n");
+        assert!(unknown.contains("line 3") && unknown.contains("too large") && !unknown.contains("i128"), "{unknown}");
+        let single = error("[rubric.component]\nkind = \"correct\"\n");
+        assert!(single.ends_with("hint: write a table for each: [[rubric.component]]"), "{single}");
+    }
+
+    #[test]
+    fn ids_beyond_the_vocabulary_end_no_reply() {
+        let recipe = Recipe::parse("[sampling]\nstop_ids = [3, 9999]\n", &[]).unwrap();
+        assert!(recipe.check_vocabulary(10_000).is_ok());
+        let refused = recipe.check_vocabulary(512).unwrap_err().to_string();
+        assert!(refused.contains("has 9999, and the model's ids are 0 to 511"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_of_tasks_limits_the_groups_and_not_the_default() {
+        let env = "[env]\ncommand = [\"x\"]\n";
+        let groups = |env: &str| Recipe::parse(env, &["train.groups=65536".into(), "train.group_size=2".into()]);
+        assert!(groups(env).unwrap_err().to_string().contains("env.tasks"));
+        groups(&format!("{env}task_file = \"tasks.jsonl\"\n")).unwrap();
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl HeldOut {
 
     fn verdict(&self, page: &mut String) {
         if let Some(judgement) = &self.judgement {
-            let _ = write!(page, "\n**{}** (", capital(judgement.verdict.sentence()));
+            let _ = write!(page, "\n**{}** (", capital(&judgement.sentence()));
             *page += "paired by task, 95 % intervals; docs/training.md defines the words).\n\n";
             *page += "| difference | mean | interval | tasks |\n|---|---:|---|---:|\n";
             let rows = [

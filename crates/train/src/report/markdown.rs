@@ -4,12 +4,20 @@ use std::fmt::Write as _;
 
 use hone_trace::rounded;
 
-use super::{Change, Row, RunReport, Skill};
+use super::{Change, Rollback, Row, RunReport, Skill};
 
 impl RunReport {
     pub fn markdown(&self) -> String {
         let mut page = format!("# {}\n\n{}\n", self.name, self.headline());
         self.broken(&mut page);
+        for Rollback { step, back_to, why, rate_factor } in &self.rollbacks {
+            let _ = write!(
+                page,
+                "\nAfter step {step} the guard went back to the checkpoint of step {back_to}, with the learning rate times \
+                 {rate_factor}: {}.\n",
+                hone_trace::clean_line(why)
+            );
+        }
         self.held_out.markdown(&mut page);
         if let Some(windows) = self.windows.filter(|windows| windows.first != windows.last) {
             let [[a, b], [c, d]] = [windows.first, windows.last];

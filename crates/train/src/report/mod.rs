@@ -25,7 +25,7 @@ pub use windows::{Row, Windows};
 
 use crate::checkpoint;
 use crate::evaluate::{Evaluation, Kind};
-use crate::events::{Counted, Event};
+use crate::events::{Counted, Event, GuardEvent};
 use crate::ledger::names::{self, Metric};
 use crate::ledger::{Ledger, TokenFate, TokenTotals};
 use crate::recipe::{Recipe, RecipeError};
@@ -75,6 +75,28 @@ pub struct RunReport {
     /// Training episodes broken by something outside the policy. Absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broke: Option<BrokenEpisodes>,
+    /// Times the guard went back to a checkpoint.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rollbacks: Vec<Rollback>,
+}
+
+/// The guard's return to a checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rollback {
+    /// Step after which it went back.
+    pub step: u64,
+    /// Step of the checkpoint.
+    pub back_to: u64,
+    pub why: String,
+    /// Factor on the learning rate from there on.
+    pub rate_factor: f64,
+}
+
+impl Rollback {
+    fn of(event: GuardEvent) -> Option<Self> {
+        let GuardEvent { step, why, rate_factor, .. } = event;
+        Some(Self { step, back_to: event.back_to?, why, rate_factor })
+    }
 }
 
 /// Training episodes that broke, and the first fault.
@@ -151,6 +173,7 @@ impl RunReport {
             tokens: TokenTotals::of(&record.steps),
             calibration: record.calibration(windows)?,
             broke: record.broke,
+            rollbacks: record.rollbacks,
         })
     }
 
@@ -195,6 +218,7 @@ struct Record {
     events: held_out::Events,
     optimizer_steps: u64,
     broke: Option<BrokenEpisodes>,
+    rollbacks: Vec<Rollback>,
     traces: TraceReader,
 }
 
@@ -209,6 +233,7 @@ impl Record {
             events: held_out::Events::default(),
             optimizer_steps: 0,
             broke: None,
+            rollbacks: Vec::new(),
             traces: run.traces()?,
         };
         for event in run.events()?.records.iter().filter_map(Event::read) {
@@ -216,6 +241,7 @@ impl Record {
                 Event::Step { step, traces: [from, to] } => _ = record.episodes.insert(step, from..to),
                 Event::OptimizerStep(taken) => record.optimizer_steps += u64::from(taken.skipped.is_none()),
                 Event::Faults { step, faults, .. } => BrokenEpisodes::add(&mut record.broke, step, &faults),
+                Event::Guard(event) => record.rollbacks.extend(Rollback::of(event)),
                 other => record.events.add(other),
             }
         }
@@ -234,7 +260,8 @@ impl Record {
     }
 
     fn sum(&self, metric: Metric) -> f64 {
-        self.steps.iter().filter_map(|step| step.get(metric)).sum()
+        // The sum of nothing is -0.
+        0.0 + self.steps.iter().filter_map(|step| step.get(metric)).sum::<f64>()
     }
 
     fn shares(&self) -> BTreeMap<String, f64> {

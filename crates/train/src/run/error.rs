@@ -52,11 +52,17 @@ impl TrainError {
     /// True if the run itself failed: it ran and recorded everything, but learned nothing. Other errors kept it from
     /// running.
     pub fn is_verdict(&self) -> bool {
-        matches!(self, Self::Stuck { .. } | Self::Diverged { .. })
+        matches!(self, Self::Stuck { .. } | Self::Diverged { .. }) && !self.is_unusable()
+    }
+
+    /// True if the policy was unusable before the first step: nothing was recorded that is worth keeping.
+    pub fn is_unusable(&self) -> bool {
+        matches!(self, Self::Diverged { step: 0, newest: None, .. })
     }
 }
 
-/// The reason and the way back. The recorded recipe would diverge again, so it is changed first.
+/// The reason and the way on. The recorded recipe would diverge again, and a run keeps its recipe: a new run starts from
+/// the last good weights.
 fn diverged(step: u64, what: &str, newest: Option<u64>, run: &Path) -> String {
     let run = run.display();
     match newest {
@@ -69,9 +75,10 @@ fn diverged(step: u64, what: &str, newest: Option<u64>, run: &Path) -> String {
              damaged"
         ),
         Some(newest) => format!(
-            "step {step} made the policy's weights not finite ({what}), and they were not saved; lower \
-             train.learning_rate or train.max_grad_norm in {run}/recipe.toml and resume from the checkpoint of step {newest} \
-             with `hone train --resume {run}` (a warm start: `hone sft … --resume` with the lower sft.learning_rate)"
+            "step {step} made the policy's weights not finite ({what}), and they were not saved; start a new run from the \
+             last good ones with a lower train.learning_rate or train.max_grad_norm: `hone train {run}/recipe.toml --set \
+             policy.model={run}/checkpoints/step-{newest:08} --set train.learning_rate=…` (a warm start: delete {run} and \
+             start again with a lower sft.learning_rate)"
         ),
     }
 }

@@ -1,10 +1,10 @@
 //! A run before its first step: everything that may refuse the recipe, then the directory.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hone_trace::rundir::{RunDir, RunDirError};
-use hone_trace::{Abilities, LearnerSpec, Loss as _, Reference, did_you_mean};
+use hone_trace::rundir::{RunDir, RunDirError, RunReader};
+use hone_trace::{Abilities, LearnerSpec, Loss as _, Reference};
 
 use super::{TrainError, Trainer};
 use crate::ahead::{Source, StalenessTracker};
@@ -36,19 +36,12 @@ impl<'a> Trainer<'a> {
         }
         let credit = credit::Schedule::of_recipe(recipe, &setup.rubric)?;
         let at = found.as_ref().map(|(_, state)| state.step);
-        let state = found.map(|(_, state)| state).unwrap_or_default();
+        let mut state = found.map(|(_, state)| state).unwrap_or_default();
         let plan = Plan::new(&recipe.plan, recipe.seed, &setup.tasks, state.plan.clone());
-        if let Some(name) = plan.unknown_shares().first() {
-            let known: BTreeSet<&str> = setup.tasks.iter().map(|task| task.env.as_str()).collect();
-            let nearest = did_you_mean(name, known.iter().copied());
-            let known = Vec::from_iter(known).join(", ");
-            return Err(RecipeError::new(format!(
-                "plan.share.{name}: no task is of that environment; {nearest}the tasks are of {known}"
-            ))
-            .into());
-        }
-        let limits = recipe.train.kl_within.as_deref().map(drift::limits).transpose()?;
+        recipe.plan.check_tasks(&setup.tasks)?;
+        let limits = limits(recipe)?;
         let mut run = open()?;
+        state.recipe = Some(RunReader::open(run.path())?.recipe()?);
         let bound = limits.map(|limits| Bound { limits, before: run.path().join("before-step") });
         if let Some(best) = state.best {
             run.mark_best(best.step)?;
@@ -78,6 +71,17 @@ impl<'a> Trainer<'a> {
             bound,
         })
     }
+}
+
+/// Refuses a recipe that names what its tasks or other runs do not have. A dry run opens no run and asks this.
+pub fn check(setup: &Setup, recipe: &Recipe) -> Result<(), TrainError> {
+    recipe.plan.check_tasks(&setup.tasks)?;
+    limits(recipe).map(drop)
+}
+
+/// KL of the run that bounds this one.
+fn limits(recipe: &Recipe) -> Result<Option<BTreeMap<u64, f64>>, TrainError> {
+    recipe.train.kl_within.as_deref().map(drift::limits).transpose()
 }
 
 /// Learner for the recipe. If anything needs a reference policy, it is the one the run began with, unless the recipe

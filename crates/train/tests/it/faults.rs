@@ -169,8 +169,8 @@ async fn an_environment_that_breaks_in_the_first_evaluation_is_refused() {
     assert_eq!(timeless(&run).len(), 0, "no step was taken");
 }
 
-/// A learning rate that makes the weights non-finite: the run stops before they are written, and resumes from the last
-/// good ones.
+/// A learning rate that makes the weights non-finite: the run stops before they are written, and a new run starts
+/// from the last good ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn weights_that_are_not_finite_stop_the_run_and_cost_no_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
@@ -180,20 +180,18 @@ async fn weights_that_are_not_finite_stop_the_run_and_cost_no_checkpoint() {
     let good = recipe(&settings);
     train(&setup(&good), &good, &run, &mut Silent).await.unwrap();
     assert_eq!(checkpoints(&run), [0, 1]);
-    let recorded = std::fs::read(run.join("recipe.toml")).unwrap();
     let mut wild = good.clone();
     // No recipe may say so.
     (wild.train.steps, wild.train.learning_rate) = (3, Some(1e39));
     let error = resume(&setup(&wild), &wild, &run, &mut Silent).await.unwrap_err();
     assert!(matches!(error, TrainError::Diverged { step: 2, newest: Some(1), .. }) && error.is_verdict(), "{error}");
     let text = error.to_string();
-    assert!(text.contains("weights not finite (") && text.contains("hone train --resume"), "{text}");
+    assert!(
+        text.contains("weights not finite (") && text.contains("start a new run from the last good ones"),
+        "{text}"
+    );
+    assert!(text.contains("/checkpoints/step-00000001 --set train.learning_rate="), "{text}");
     assert_eq!(checkpoints(&run), [0, 1], "the last good one stays");
-    std::fs::write(run.join("recipe.toml"), recorded).unwrap();
-    let mut calm = good.clone();
-    calm.train.steps = 3;
-    resume(&setup(&calm), &calm, &run, &mut Silent).await.unwrap();
-    assert_eq!((timeless(&run).len(), checkpoints(&run)), (3, vec![0, 3]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

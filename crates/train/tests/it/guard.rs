@@ -10,6 +10,7 @@ use hone_trace::rundir::RunReader;
 use hone_train::checkpoint::newest;
 use hone_train::events::{Event, GuardEvent};
 use hone_train::ledger::Ledger;
+use hone_train::report::RunReport;
 use hone_train::run::{Warning, Watch, extended_recipe, resume, train};
 
 use crate::tiny::{Even, Silent, paid_for, recipe, setup};
@@ -82,6 +83,11 @@ async fn a_rollback_restores_the_weights_of_before_and_halves_the_rate() {
     assert_ne!(weights(3), weights(2), "there was something to undo");
     let state = serde_json::to_value(newest(&run).unwrap().unwrap().1).unwrap();
     assert_eq!(state["guard"]["halved"], 1, "a run that goes on keeps the rate");
+    let page = RunReport::read(&run).unwrap().markdown();
+    assert!(
+        page.contains("the guard went back to the checkpoint of step 2, with the learning rate times 0.5: "),
+        "{page}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

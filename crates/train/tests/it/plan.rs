@@ -61,7 +61,9 @@ fn shares_are_kept_over_the_steps() {
     assert!((150..=175).contains(&counts["small"]), "{counts:?}");
     assert!((185..=205).contains(&counts["large"]), "{counts:?}");
     let wrong = plan_recipe("[share.nobody]\nmin = 0.4\n");
-    assert_eq!(Plan::new(&wrong, 0, &tasks, PlanState::default()).unknown_shares(), ["nobody"]);
+    let refused = wrong.check_tasks(&tasks).unwrap_err().to_string();
+    assert_eq!(refused, "plan.share.nobody: no task is of that environment; the tasks are of large, other, small");
+    assert!(recipe.check_tasks(&tasks).is_ok());
 }
 
 /// A group of four episodes with this many successes.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use hone_arena::registry::World;
-use hone_train::fresh::fresh_policy;
+use hone_train::fresh::{FreshTokenizer, Solutions, fresh_policy};
 use hone_train::recipe::Recipe;
+use hone_train::run::check;
 use hone_train::setup::{Setup, SetupError};
 use hone_train::sft::sft;
 
@@ -101,4 +102,36 @@ async fn a_program_is_trained_in_as_well() {
     let tasks = format!("env.task_file={}", file.path().display());
     settings.push(&tasks);
     assert!(imitate(read("stdio.toml", &settings)).await.unwrap().is_finite());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_solved_episodes_do_not_fit_is_refused_before_training() {
+    let recipe = |settings: &[&str]| {
+        let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        Recipe::parse("[env]\nname = \"shop\"\ntasks = 32\nheld_out = 8\n", &settings).unwrap()
+    };
+    let wide = recipe(&[]);
+    let solutions = Solutions::of(&wide).await.unwrap();
+    let longest = |recipe: &Recipe| FreshTokenizer::of(recipe, &solutions).unwrap().longest;
+    let tokenizer = FreshTokenizer::of(&wide, &solutions).unwrap();
+    tokenizer.check(&wide).unwrap();
+    let exact = recipe(&[&format!("rollout.window={}", tokenizer.longest)]);
+    tokenizer.check(&exact).unwrap();
+    let narrow = recipe(&["rollout.window=64"]);
+    let refused = tokenizer.check(&narrow).unwrap_err().to_string();
+    let words = format!("the longest solved episode takes {} tokens with this tokenizer", tokenizer.longest);
+    assert!(refused.contains(&words) && refused.contains("rollout.window is 64; raise rollout.window"), "{refused}");
+    // Measured with the tokenizer of the recipe's size, not with another.
+    assert!(longest(&recipe(&["policy.fresh.vocabulary=300"])) > tokenizer.longest);
+}
+
+#[test]
+fn what_a_run_would_refuse_is_refused_without_one() {
+    let refused = |setting: &str| {
+        let recipe = crate::tiny::recipe(&["train.groups=2", setting]);
+        check(&crate::tiny::setup(&recipe), &recipe).map_err(|error| error.to_string())
+    };
+    refused("train.steps=1").unwrap();
+    assert!(refused("plan.share.parcels.min=0.2").unwrap_err().contains("plan.share.parcels: no task is of that"));
+    assert!(refused("train.kl_within=nope").unwrap_err().contains("nope"));
 }

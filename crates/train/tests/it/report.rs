@@ -120,7 +120,11 @@ fn a_run_without_a_step_has_a_report() {
     drop(RunDir::create(&path, "").unwrap());
     let report = RunReport::read(&path).unwrap();
     assert_eq!((report.steps, report.windows, report.before.is_none(), report.gain()), (0, None, true, None));
-    assert!(report.markdown().starts_with("# run\n"));
+    assert!(
+        report.markdown().starts_with("# run\n") && report.markdown().contains(" in 0 s."),
+        "{}",
+        report.markdown()
+    );
     assert!(RunReport::read(directory.path()).is_err());
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use hone_trace::rundir::RunReader;
 use hone_train::ledger::Ledger;
 use hone_train::report::RunReport;
-use hone_train::run::{Watch, recorded_recipe, resume, train};
+use hone_train::run::{Watch, extended_recipe, recorded_recipe, resume, train};
 use hone_train::sft::{sft, sft_recorded};
 
 use crate::engine::SFT_RATE;
@@ -139,4 +139,39 @@ async fn recorded_traces_can_be_imitated() {
     let none = crate::tiny::recipe(&["eval.success=even", "sft.at_least=2.0", &from]);
     let error = sft(&setup(&none), &none, |_| {}).await.unwrap_err().to_string();
     assert!(error.contains("sft.at_least"), "{error}");
+}
+
+/// A recipe edited by hand is refused with its keys, except for those that `--set` may change and the places of models.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recipe_edited_inside_a_run_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let recipe = recipe(&["train.steps=2", "eval.every=0", "eval.controls=false"]);
+    train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap();
+    let file = run.join("recipe.toml");
+    let written = std::fs::read_to_string(&file).unwrap();
+    let edited = |edit: &dyn Fn(&mut toml::Table)| {
+        let mut table: toml::Table = written.parse().unwrap();
+        edit(&mut table);
+        std::fs::write(&file, table.to_string()).unwrap();
+    };
+    edited(&|table| {
+        table["train"]["learning_rate"] = 0.5.into();
+        table["seed"] = 4711.into();
+    });
+    for error in [
+        extended_recipe(&run, &[]).unwrap_err(),
+        resume(&setup(&recipe), &recorded_recipe(&run).unwrap(), &run, &mut Silent).await.unwrap_err(),
+    ] {
+        let error = error.to_string();
+        assert!(
+            error.contains("was changed since it was written: seed, train.learning_rate; restore it, or"),
+            "{error}"
+        );
+    }
+    edited(&|table| {
+        table["train"]["steps"] = 3.into();
+        table["policy"].as_table_mut().unwrap().insert("model".into(), "elsewhere".into());
+    });
+    assert_eq!(extended_recipe(&run, &[]).unwrap().train.steps, 3);
 }

@@ -40,6 +40,8 @@ pub enum ViewError {
     Read { path: String, source: std::io::Error },
     #[error("{0}")]
     Missing(String),
+    #[error("the directory {} is gone; put it back, or stop this viewer and open another run", .0.display())]
+    Gone(PathBuf),
 }
 
 /// A run, live or finished.

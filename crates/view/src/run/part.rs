@@ -220,9 +220,12 @@ impl Run {
         let (mut groups, _) = self.groups(part, &Filter::default())?;
         let count = groups.len();
         let place = groups.iter().position(|group| group.group == number);
-        place
-            .map(|place| (groups.swap_remove(place), count))
-            .ok_or_else(|| ViewError::Missing(format!("{part} has no group {number}; its groups are 1 to {count}")))
+        place.map(|place| (groups.swap_remove(place), count)).ok_or_else(|| match count {
+            0 => ViewError::Missing(format!(
+                "no group of {part} can be read: its traces are missing; restore traces/ from a copy of the run"
+            )),
+            count => ViewError::Missing(format!("{part} has no group {number}; its groups are 1 to {count}")),
+        })
     }
 
     /// Steps and evaluations with matching rollouts, in order, and notes on what could not be read.

@@ -226,3 +226,12 @@ fn evaluations_of_a_newer_version_are_shown_under_their_own_names() {
     assert_eq!(run.groups(&Part::parse("eval-4-beam"), &Filter::default()).unwrap().0.len(), 2);
     assert!(run.notes().join("\n").contains("eval (1)"), "an evaluation of no step: {:?}", run.notes());
 }
+
+#[test]
+fn groups_whose_traces_are_gone_are_answered_with_what_to_restore() {
+    let directory = tempfile::tempdir().unwrap();
+    let _made = Made::whole(directory.path());
+    fs::remove_dir_all(directory.path().join("traces")).unwrap();
+    let error = Run::open(directory.path()).unwrap().group(&Part::Step(3), 1).unwrap_err().to_string();
+    assert!(error.contains("its traces are missing; restore traces/ from a copy of the run"), "{error}");
+}

@@ -44,6 +44,19 @@ fn pages_come_with_a_policy_that_runs_nothing_of_theirs() {
 }
 
 #[test]
+fn a_run_that_was_deleted_is_no_longer_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    let _made = Made::whole(&run);
+    let (_runtime, addr) = serve(&run, None);
+    let host = format!("host: {addr}\r\n");
+    assert_eq!(get(&addr, "/", &host).0, 200);
+    std::fs::rename(&run, directory.path().join("elsewhere")).unwrap();
+    let (status, answer) = get(&addr, "/", &host);
+    assert!(status == 410 && answer.contains("is gone; put it back, or stop this viewer"), "{status}: {answer}");
+}
+
+#[test]
 fn prometheus_reads_the_newest_values() {
     let directory = tempfile::tempdir().unwrap();
     let run = directory.path().join("run");

@@ -131,6 +131,7 @@ fn passes(laws: &mut Laws, what: &str, here: &Model, there: &Model<Cuda<f32>>) -
         weights: there.device.load_adapter(&there.config, &lora, &adapter.table, &source)?,
         config: lora,
         table: adapter.table.clone(),
+        base: adapter.base,
     };
     let expected = parity::logprobs(&Net::new(here, Some(&adapter)), &sequences, shared)?.concat();
     let found = parity::logprobs(&Net::new(there, Some(&other)), &sequences, shared)?.concat();

@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use hone_data::read::{Inputs, Item, ReadOptions, Reader};
 use hone_data::{Issues, Row};
@@ -59,7 +59,15 @@ struct Reading {
 impl Reading {
     /// Calls `each` with every row; counts dropped and repaired rows, and reports them on stderr.
     fn rows(&self, inputs: &Inputs, each: &mut dyn FnMut(Row)) -> Result<Issues> {
+        self.rows_of(inputs, false, each)
+    }
+
+    /// Like [`Reading::rows`]; with `env_by_file`, tasks that name no environment are counted under their file's name.
+    fn rows_of(&self, inputs: &Inputs, env_by_file: bool, each: &mut dyn FnMut(Row)) -> Result<Issues> {
         let mut issues = Issues::default();
+        if let Some(path) = self.issues.as_deref().filter(|path| is_input(path, inputs)) {
+            bail!("the output {} is the input; give --issues another file", path.display());
+        }
         let mut file = match &self.issues {
             Some(path) => Some(std::io::BufWriter::new(
                 std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
@@ -67,7 +75,7 @@ impl Reading {
             None => None,
         };
         let (mut failed, mut rows) = (None, 0u64);
-        let mut reader = Reader::new(ReadOptions { env: self.env.clone() });
+        let mut reader = Reader::new(ReadOptions { env: self.env.clone(), env_by_file });
         reader.read(inputs, &mut |item| {
             match item {
                 Item::Row(row) => {
@@ -87,6 +95,13 @@ impl Reading {
         if let Some(mut file) = file {
             failed = failed.or(file.flush().err());
         }
+        if !reader.named_by_file().is_empty() {
+            let names: Vec<&str> = reader.named_by_file().iter().map(String::as_str).collect();
+            crate::output::note!(
+                "tasks that name no environment are under {}, after their file; --env NAME names it",
+                names.join(", ")
+            );
+        }
         if rows == 0 {
             let names: Vec<&str> = inputs.sources().map(|source| source.name.as_str()).collect();
             crate::output::note!("no task is in {}", names.join(", "));
@@ -101,6 +116,12 @@ impl Reading {
         anstream::eprint!("{}", hone_trace::clean(&issues.text()));
         if self.strict && issues.dropped > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
+}
+
+/// True if a path, however it is written, is one of the files that are read.
+fn is_input(path: &Path, inputs: &Inputs) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    inputs.sources().any(|source| source.path().canonicalize().is_ok_and(|input| input == path))
 }
 
 /// The command line, for manifests.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -12,7 +12,7 @@ use hone_data::split::{Assignment, SplitSettings, Splitter, Why};
 use hone_trace::{SPLIT_LOCK, Side, SplitLock};
 use serde_json::json;
 
-use super::{Reading, command_line, create};
+use super::{Reading, command_line, create, is_input};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -101,6 +101,34 @@ impl Args {
         }
     }
 
+    fn file_of(&self, side: Side) -> PathBuf {
+        self.out.join(format!("{side}.jsonl"))
+    }
+
+    /// Refuses to write over task files, except those of an earlier split here that are all read: then no row is lost.
+    fn spare_files(&self, inputs: &Inputs) -> Result<()> {
+        let there: Vec<PathBuf> =
+            SIDES.into_iter().map(|side| self.file_of(side)).filter(|path| path.exists()).collect();
+        let split_before = self.out.join(SPLIT_LOCK).is_file();
+        let read: Vec<&PathBuf> = there.iter().filter(|path| is_input(path, inputs)).collect();
+        let shown = |path: &Path| path.strip_prefix(".").unwrap_or(path).display().to_string();
+        match read.first() {
+            Some(_) if split_before && read.len() == there.len() => Ok(()),
+            Some(path) if split_before => bail!(
+                "the output {} is the input, and the earlier split in {out} has more files; choose an empty --out, or split all \
+                 of it again: hone data split {out} --out {out}",
+                shown(path),
+                out = self.out.display(),
+            ),
+            Some(path) => bail!("the output {} is the input; choose an empty --out", shown(path)),
+            None if split_before => Ok(()),
+            None => match there.first() {
+                Some(path) => bail!("{} exists and is of no earlier split; choose an empty --out", shown(path)),
+                None => Ok(()),
+            },
+        }
+    }
+
     fn old_lock(&self) -> Result<Option<SplitLock>> {
         let beside = self.out.join(SPLIT_LOCK);
         let path = match &self.lock {
@@ -112,8 +140,11 @@ impl Args {
     }
 }
 
+const SIDES: [Side; 3] = [Side::Train, Side::Eval, Side::Unused];
+
 pub(super) fn run(args: Args) -> Result<ExitCode> {
     let inputs = Inputs::open(&args.inputs)?;
+    args.spare_files(&inputs)?;
     let lock = args.old_lock()?;
     let mut splitter = Splitter::new(args.settings())?;
     let issues = args.reading.rows(&inputs, &mut |row| splitter.add(&row))?;
@@ -164,10 +195,9 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
 /// are complete: the inputs may be an earlier split in the same directory.
 fn write(args: &Args, inputs: &Inputs, assignment: &Assignment) -> Result<Manifest> {
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
-    let sides = [Side::Train, Side::Eval, Side::Unused];
-    let path = |side: Side| args.out.join(format!("{side}.jsonl"));
+    let path = |side: Side| args.file_of(side);
     let new = |side: Side| args.out.join(format!(".{side}.jsonl.new"));
-    let mut files = sides.into_iter().map(|side| Ok((side, create(&new(side))?, 0))).collect::<Result<Vec<_>>>()?;
+    let mut files = SIDES.into_iter().map(|side| Ok((side, create(&new(side))?, 0))).collect::<Result<Vec<_>>>()?;
     let mut assigned = assignment.sides.iter();
     let mut failed = None;
     args.reading.rows(inputs, &mut |mut row| {

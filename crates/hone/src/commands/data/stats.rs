@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use hone_chat::ModelDir;
 use hone_data::read::Inputs;
 use hone_data::stats::{Stats, characters};
@@ -44,8 +44,13 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
     let (unit, measure): (_, &dyn Fn(&str) -> usize) =
         if tokenizer.is_some() { ("tokens", &in_tokens) } else { ("characters", &characters) };
     let mut stats = Stats::new(unit);
-    let issues = args.reading.rows(&Inputs::open(&args.inputs)?, &mut |row| stats.add(&row, measure))?;
+    let inputs = Inputs::open(&args.inputs)?;
+    let issues = args.reading.rows_of(&inputs, true, &mut |row| stats.add(&row, measure))?;
     let stats = stats.finish();
+    if stats.all.total == 0 && issues.dropped > 0 {
+        args.reading.exit(&issues);
+        bail!("no row could be read as a task; name files of tasks, one JSON object with `key` and `prompt` each");
+    }
     let mut out = if args.json { crate::output::json() } else { crate::output::text() };
     if args.json {
         writeln!(out, "{}", json!({"stats": stats, "issues": issues}))?;

@@ -18,10 +18,11 @@ use hone_data::{IssueKind, Issues, Place, Row};
 use hone_trace::rundir::{RunDir, read_lines};
 use hone_trace::{Digest, Side};
 use hone_train::recipe::Recipe;
+use hone_worlds::registry;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{command_line, create};
+use super::{command_line, create, is_input};
 use crate::recipes::Source;
 
 const EXAMPLES: &str = "\
@@ -75,6 +76,9 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// Findings so far, from which a validation resumes; no other run directory has them.
+const PROGRESS: &str = "progress.jsonl";
+
 /// A line of progress.jsonl.
 #[derive(Serialize, Deserialize)]
 struct Done {
@@ -86,8 +90,9 @@ struct Done {
 pub(super) fn run(args: Args) -> Result<ExitCode> {
     let recipe = args.recipe()?;
     let rules = args.rules()?;
-    let world = World::open(&recipe.env)?;
     let inputs = Inputs::open(&args.inputs)?;
+    args.spare_files(&inputs)?;
+    let world = World::open(&recipe.env)?;
     let (rows, unread, issues) = args.rows(&inputs, &world, &recipe)?;
     let bench = Bench {
         arena: Arc::clone(&world.arena),
@@ -129,7 +134,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode> {
 /// Judges every row; earlier findings are reused.
 async fn all(args: &Args, bench: &Bench, rows: &[Row], context: &str, recipe: &Recipe) -> Result<Vec<Finding>> {
     let mut run = open_run(&args.out, recipe)?;
-    let path = args.out.join("progress.jsonl");
+    let path = args.out.join(PROGRESS);
     let mut known: HashMap<Digest, Finding> = HashMap::new();
     if path.exists() {
         // A failure outside a task is not a finding about it: the task is played again.
@@ -171,6 +176,23 @@ async fn all(args: &Args, bench: &Bench, rows: &[Row], context: &str, recipe: &R
     }
     line.end();
     Ok(findings.into_iter().flatten().collect())
+}
+
+/// Refuses tasks of an environment that nobody named: played in another one, every one of them would be rejected.
+fn known_environments(recipe: &Recipe, rows: &[Row], issues: &Issues) -> Result<()> {
+    let foreign = |row: &&Row| !recipe.env.iter().any(|env| env.name() == row.task.env);
+    match rows.iter().find(foreign).map(|row| &row.task.env) {
+        Some(env) if registry::find(env).is_ok() => {
+            bail!("the tasks belong to {env}; name it, --set env.name={env}, or a recipe that has it: --recipe my.toml")
+        }
+        Some(env) => {
+            bail!("the tasks belong to {env:?}, which is not built in; name the recipe that has it: --recipe my.toml")
+        }
+        None if issues.counts.contains_key("dropped: env") => {
+            bail!("the tasks name no environment; name the recipe whose environments they belong to: --recipe my.toml")
+        }
+        None => Ok(()),
+    }
 }
 
 fn rejected_by_lint(row: &Row) -> Finding {
@@ -230,6 +252,20 @@ impl Args {
         Source::find(path)?.read(&self.set)
     }
 
+    /// Refuses to write over inputs, and into a directory that is not of an earlier validation.
+    fn spare_files(&self, inputs: &Inputs) -> Result<()> {
+        let written = ["tasks.jsonl", "rejected.jsonl"].map(|name| self.out.join(name));
+        if let Some(path) = written.iter().find(|path| is_input(path, inputs)) {
+            let path = path.strip_prefix(".").unwrap_or(path);
+            bail!("the output {} is the input; choose an empty --out", path.display());
+        }
+        let vacant = std::fs::read_dir(&self.out).map_or(true, |mut entries| entries.next().is_none());
+        if !vacant && !self.out.join(PROGRESS).is_file() {
+            bail!("{} has files that are of no validation; choose an empty --out", self.out.display());
+        }
+        Ok(())
+    }
+
     fn rules(&self) -> Result<Rules> {
         let mut text = match &self.rules {
             Some(path) => std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?,
@@ -272,8 +308,9 @@ impl Args {
             }
             return Ok((rows, unread, issues));
         }
-        let env = recipe.env.first().filter(|_| recipe.env.len() == 1).map(|env| env.name().to_owned());
-        Reader::new(ReadOptions { env }).read(inputs, &mut |item| {
+        let only = recipe.env.first().filter(|_| recipe.env.len() == 1 && self.names_environments());
+        let env = only.map(|env| env.name().to_owned());
+        Reader::new(ReadOptions { env, env_by_file: false }).read(inputs, &mut |item| {
             match item {
                 Item::Row(row) => rows.push(row),
                 Item::Issue(issue) => {
@@ -285,7 +322,15 @@ impl Args {
             }
             Ok(())
         })?;
+        if !self.names_environments() {
+            known_environments(recipe, &rows, &issues)?;
+        }
         Ok((rows, unread, issues))
+    }
+
+    /// True if the command line says where tasks are played; else that is the default recipe's environment.
+    fn names_environments(&self) -> bool {
+        self.recipe.is_some() || self.set.iter().any(|setting| setting.trim_start().starts_with("env"))
     }
 
     fn write(&self, rows: &[Row], findings: &[Finding], report: &Report, inputs: &Inputs) -> Result<()> {

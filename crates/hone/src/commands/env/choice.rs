@@ -8,16 +8,20 @@ use clap::ValueEnum;
 use hone_arena::registry::{Environment, RegistryError};
 use hone_arena::users::NewUser;
 use hone_trace::{Task, did_you_mean, with_nearest};
+use hone_train::recipe::Recipe;
 use hone_worlds::registry::EnvSpec;
 use serde_json::{Map, Value, json};
 
 use crate::recipes::{Source, setting};
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Choice {
-    /// One of `hone env list`; a recipe's file, for its (first) environment; any other name with --set command=[…] for a
+    /// One of `hone env list`; a recipe's file, for its environments; any other name with --set command=[…] for a
     /// program of your own, or --set kind=openenv for a server
     pub(super) name: String,
+    /// The environment of a recipe that has several
+    #[arg(long, value_name = "NAME")]
+    env: Option<String>,
     #[arg(long)]
     pub(super) seed: Option<u64>,
     /// train and held-out for generated worlds; train, dev or test as a data directory and triage have them
@@ -49,17 +53,52 @@ impl Choice {
     /// As if these flags had been given.
     pub(crate) fn of(name: &str, split: &str, task: &str, options: &[String]) -> Self {
         let (name, split, task, options) = (name.into(), split.into(), task.into(), options.to_vec());
-        Self { name, seed: None, split, task, data: None, profile: None, options }
+        Self { name, env: None, seed: None, split, task, data: None, profile: None, options }
+    }
+
+    /// The recipe that is named, if one is.
+    fn recipe(&self) -> Result<Option<Recipe>> {
+        match Path::new(&self.name) {
+            file if file.extension().is_some_and(|ending| ending == "toml") => Ok(Some(Source::find(file)?.read(&[])?)),
+            _ if self.env.is_some() => bail!("--env chooses one of a recipe's environments; name the recipe's file"),
+            _ => Ok(None),
+        }
+    }
+
+    pub(super) fn env(&self) -> Option<&str> {
+        self.env.as_deref()
+    }
+
+    /// One choice for every environment of a recipe, unless one is chosen.
+    pub(super) fn each(&self) -> Result<Vec<Self>> {
+        match self.recipe()? {
+            Some(recipe) if self.env.is_none() && recipe.env.len() > 1 => {
+                Ok(recipe.env.iter().map(|spec| Self { env: Some(spec.name().to_owned()), ..self.clone() }).collect())
+            }
+            _ => Ok(vec![self.clone()]),
+        }
+    }
+
+    /// The recipe's environment that is chosen, else its first.
+    fn spec_of<'a>(&self, recipe: &'a Recipe) -> Result<Option<&'a EnvSpec>> {
+        let Some(wanted) = &self.env else { return Ok(recipe.env.first()) };
+        let names = || recipe.env.iter().map(EnvSpec::name);
+        let found = recipe.env.iter().find(|spec| spec.name() == wanted);
+        found.map(Some).with_context(|| {
+            let near = did_you_mean(wanted, names());
+            format!(
+                "{} has no environment {wanted:?}; {near}it has {}",
+                self.name,
+                names().collect::<Vec<_>>().join(", ")
+            )
+        })
     }
 
     /// Opens the recipe table that these flags describe.
     pub(crate) fn open(&self, user: Option<Arc<NewUser>>) -> Result<Environment> {
-        let recipe = match Path::new(&self.name) {
-            file if file.extension().is_some_and(|ending| ending == "toml") => Some(Source::find(file)?.read(&[])?),
-            _ => None,
-        };
+        let recipe = self.recipe()?;
         let mut table = Map::new();
-        if let Some(spec) = recipe.as_ref().and_then(|recipe| recipe.env.first()) {
+        if let Some(spec) = recipe.as_ref().map(|recipe| self.spec_of(recipe)).transpose()?.flatten() {
             let Value::Object(own) = spec.as_ref().table()? else { bail!("{} has no [env] table", self.name) };
             table = own;
         }

@@ -1,6 +1,7 @@
 //! `hone env play`: an episode as the agent, as the user, or by the solution.
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
@@ -25,7 +26,8 @@ pub(super) enum Role {
     Oracle,
 }
 
-pub(super) fn play(choice: &Choice, role: Role) -> Result<()> {
+pub(super) fn play(choice: &Choice, role: Role) -> Result<ExitCode> {
+    let choice = &first(choice)?;
     let mut human: Option<Arc<NewUser>> = None;
     if role == Role::User {
         let builtin = registry::find(&choice.name)?;
@@ -61,8 +63,26 @@ pub(super) fn play(choice: &Choice, role: Role) -> Result<()> {
         }
         episode.env.finish().await?;
         let facts = episode.env.end().facts;
-        score(&environment, facts, episode.tools, turns, Some("rewards")).await
+        let earned = score(&environment, facts, episode.tools, turns, Some("rewards")).await?;
+        if role == Role::Oracle && earned.is_none_or(|earned| earned <= 0.0) {
+            output::note!(
+                "the solution of task {} earns nothing; correct its reference, or what the environment answers",
+                task.key
+            );
+            return Ok(ExitCode::FAILURE);
+        }
+        Ok(ExitCode::SUCCESS)
     })
+}
+
+/// The environment to play: of several, the first, which is said.
+fn first(choice: &Choice) -> Result<Choice> {
+    let mut each = choice.each()?;
+    if each.len() > 1 {
+        let names: Vec<&str> = each.iter().filter_map(Choice::env).collect();
+        output::note!("{} is the first of {}; --env NAME chooses another", names[0], names.join(", "));
+    }
+    Ok(each.swap_remove(0))
 }
 
 /// The human acts until the episode is over or the input ends.
@@ -162,14 +182,14 @@ fn read_arguments(tool: &ToolSpec, text: &str) -> Result<Map<String, Value>> {
     }
 }
 
-/// Shows what an episode earned: under a title, or as JSON.
+/// Shows what an episode earned: under a title, or as JSON. Returns the total.
 pub(crate) async fn score(
     environment: &Environment,
     facts: Map<String, Value>,
     tools: ToolSet,
     turns: Vec<TurnRecord>,
     title: Option<&str>,
-) -> Result<()> {
+) -> Result<Option<f64>> {
     let mut case = Case::read(Value::Object(facts)).map_err(|why| anyhow!(why))?;
     case.turns = Some(turns);
     case.tools = Some(tools);
@@ -177,14 +197,14 @@ pub(crate) async fn score(
     let rewards = card.components.iter().chain([&card.total]);
     let Some(title) = title else {
         writeln!(output::json(), "{}", json!({"rewards": rewards.collect::<Vec<_>>()}))?;
-        return Ok(());
+        return Ok(card.total.value());
     };
     writeln!(output::text(), "\n{title}")?;
     for reward in rewards {
         let value = reward.value().map_or("unscored".to_owned(), |value| format!("{:.3}", rounded(value, 3)));
         writeln!(output::text(), "  {:<16} {value:>8}  {}", reward.component, reward.why())?;
     }
-    Ok(())
+    Ok(card.total.value())
 }
 
 #[cfg(test)]

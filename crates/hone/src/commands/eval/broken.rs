@@ -1,13 +1,13 @@
 //! Episodes of an evaluation that broke.
 
-use hone_trace::{Outcome, Trace};
+use hone_trace::{Fault, Outcome, Trace};
 
 /// Number of broken episodes, and the reason of the first.
 #[derive(Debug, Default)]
 pub(super) struct Broken {
     played: usize,
     faults: usize,
-    first: Option<String>,
+    first: Option<Fault>,
 }
 
 impl Broken {
@@ -16,17 +16,23 @@ impl Broken {
         for trace in traces {
             if let Outcome::Fault { fault } = &trace.outcome {
                 self.faults += 1;
-                self.first.get_or_insert_with(|| fault.to_string());
+                self.first.get_or_insert_with(|| fault.clone());
             }
         }
     }
 
-    /// Reports why episodes broke. True if all of them did: nothing was measured.
-    pub(super) fn say(&self) -> bool {
+    /// The error if all episodes broke: nothing was measured.
+    pub(super) fn all(&self) -> Option<anyhow::Error> {
+        let first = self.first.as_ref().filter(|_| self.faults == self.played)?;
+        let what = format!("nothing was measured: all {} episodes broke", self.played);
+        Some(crate::problem::advised(first.clone()).context(what))
+    }
+
+    /// Reports why episodes broke.
+    pub(super) fn say(&self) {
         if let Some(first) = &self.first {
             let Self { played, faults, .. } = self;
             crate::output::note!("{faults} of {played} episodes broke and are not counted; the first: {first}");
         }
-        self.played > 0 && self.faults == self.played
     }
 }

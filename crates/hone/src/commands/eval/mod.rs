@@ -18,12 +18,15 @@ use hone_arena::player::{self, Player, Scripted, Sitting};
 use hone_eval::checkpoints;
 use hone_eval::spent::Price;
 use hone_eval::table::{About, Column, Episode, Passing, Results};
-use hone_trace::rundir::RunDir;
+use hone_trace::rundir::{RunDir, RunDirError};
 use hone_trace::{Seed, Task, Trace};
 use hone_train::evaluate::{Decoding, Kind, count, play};
 use hone_train::events::Event;
 use hone_train::recipe::Recipe;
 use serde_json::json;
+
+use crate::progress::interrupt;
+use crate::scratch;
 
 use broken::Broken;
 use policy::{Checkpoint, Policy, Who};
@@ -65,13 +68,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     tasks: Option<usize>,
     /// Sampled episodes of each task. Without: eval.samples of the recipe.
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     samples: Option<u32>,
     /// The value of the success component (eval.success) from which an episode passes.
     #[arg(long, value_name = "VALUE", default_value_t = 1.0)]
     pass: f64,
     /// Exit with code 1 if the sampled pass@1 over all tasks is below this (the greedy one, if only that was played).
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
     fail_under: Option<f64>,
     /// Run only the greedy or only the sampled evaluation.
     #[arg(long, value_name = "KIND")]
@@ -104,6 +107,11 @@ enum Only {
     Sampled,
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("{text:?} is no share; give a number from 0 to 1, such as 0.6"))
+}
+
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(evaluate(&args))
@@ -116,11 +124,11 @@ struct Chosen {
 }
 
 async fn evaluate(args: &Args) -> Result<ExitCode> {
-    let scratch = crate::scratch::Scratch::new()?;
+    let scratch = scratch::Scratch::new()?;
     let (recipe, policy) = Policy::open(args, scratch.path()).await?;
     let chosen = choose(args, &recipe, &policy)?;
     let out = args.out.clone().unwrap_or_else(|| free_directory(policy.run.as_deref()));
-    let mut record = RunDir::create(&out, &recipe.to_toml()?)?;
+    let (mut record, directory) = Directory::create(&out, &recipe)?;
     let mut columns = Vec::new();
     let mut first_traces: HashMap<String, Trace> = HashMap::new();
     let passing = Passing { component: recipe.eval.success.clone(), at_least: args.pass };
@@ -136,6 +144,7 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
             let result = Some(count(&traces, &recipe.eval.success).evaluation);
             let step = at.step.unwrap_or(0);
             record.event(&Event::Eval { step, kind, result, traces: [numbers.start, numbers.end] })?;
+            directory.has(&at.name, kind);
             let name = if kinds.len() == 1 { at.name.clone() } else { format!("{}, {}", at.name, kind.name()) };
             let column = column(name, &traces, &passing, args.price);
             // For a step the sampled evaluation, which comes last, counts.
@@ -146,6 +155,11 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
                 first_traces.entry(trace.task.clone()).or_insert(trace);
             }
         }
+    }
+    if let Some(error) = broken.all() {
+        drop(record);
+        directory.remove();
+        return Err(error);
     }
     // The newest first, each with the sampled evaluation first: that is the headline.
     columns.reverse();
@@ -162,7 +176,51 @@ async fn evaluate(args: &Args) -> Result<ExitCode> {
     let results = Results::of(&columns, &about, passing, &ks);
     let lines = if by_step.len() > 1 { checkpoints::Line::all(&by_step, &about) } else { Vec::new() };
     let code = finish(args, &Measured { results, checkpoints: lines }, &policy, &recipe, &out)?;
-    Ok(if broken.say() { ExitCode::FAILURE } else { code })
+    broken.say();
+    Ok(code)
+}
+
+/// The directory of an evaluation in progress.
+struct Directory<'a> {
+    path: &'a Path,
+    /// True if it was not there before.
+    ours: bool,
+}
+
+impl<'a> Directory<'a> {
+    fn create(path: &'a Path, recipe: &Recipe) -> Result<(RunDir, Self)> {
+        let ours = !path.exists();
+        let record = match RunDir::create(path, &recipe.to_toml()?) {
+            Err(RunDirError::Exists(_)) => {
+                bail!("{} already holds an evaluation or a run; choose another --out, or delete it", path.display())
+            }
+            created => created?,
+        };
+        interrupt::say_at_stop(format!("stopped; {} holds nothing yet, delete it", path.display()));
+        if ours {
+            scratch::remove_at_stop(path);
+            interrupt::say_at_stop("stopped; nothing was measured, nothing is kept".to_owned());
+        }
+        Ok((record, Self { path, ours }))
+    }
+
+    /// From now on there is something to keep.
+    fn has(&self, policy: &str, kind: Kind) {
+        scratch::keep(self.path);
+        interrupt::say_at_stop(format!(
+            "stopped; {} is unfinished: its last evaluation is {policy}, {}; run the evaluation again, with another --out or \
+             after deleting it",
+            self.path.display(),
+            kind.name()
+        ));
+    }
+
+    fn remove(&self) {
+        if self.ours {
+            // Best effort: the error that led here matters more.
+            let _ = std::fs::remove_dir_all(self.path);
+        }
+    }
 }
 
 /// Tables of an evaluation.

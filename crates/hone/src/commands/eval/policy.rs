@@ -10,7 +10,7 @@ use hone_arena::chat_client::{ChatClient, ChatSpec};
 use hone_arena::player::{Player, Remote};
 use hone_arena::registry::World;
 use hone_arena::rewards::Rubric;
-use hone_trace::rundir::RunReader;
+use hone_trace::rundir::{RunDirError, RunReader, is_recorded, is_run};
 use hone_train::recipe::Recipe;
 use hone_train::run::recorded_recipe;
 use hone_train::setup::Setup;
@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::{Args, Split};
 use crate::commands::sft::MADE_WITH;
-use crate::commands::train::{Missing, with_policy};
+use crate::commands::train::{Missing, fetched, shortest, with_policy};
 use crate::recipes::{QUICKSTART, Source};
 
 pub(super) enum Who {
@@ -56,7 +56,26 @@ pub(super) struct Policy {
 /// The run of a checkpoint: RUN/checkpoints/step-….
 fn run_of(checkpoint: &Path) -> Option<PathBuf> {
     let above = std::path::absolute(checkpoint).ok()?.parent()?.parent()?.to_owned();
-    above.join("recipe.toml").is_file().then_some(above)
+    is_run(&above).then_some(above)
+}
+
+/// Refuses a directory that holds neither a run nor a model: a project, a folder of runs.
+fn refuse_other(path: &Path) -> Result<()> {
+    if ["config.json", "adapter_config.json"].iter().any(|file| path.join(file).is_file()) {
+        return Ok(());
+    }
+    if path.join("recipe.toml").is_file() || is_recorded(path) {
+        return Err(RunDirError::NotARun(path.to_owned()).into());
+    }
+    let entries = std::fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
+    let mut runs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| is_run(path)).collect();
+    runs.sort();
+    match runs.first() {
+        Some(first) => {
+            bail!("{} is a folder of runs, not a run; name one of them: hone eval {}", path.display(), first.display())
+        }
+        None => Ok(()),
+    }
 }
 
 impl Policy {
@@ -73,12 +92,18 @@ impl Policy {
         if let Some(path) = &path
             && !path.is_dir()
         {
+            if let Some(advice) = fetched(&shortest(path)) {
+                bail!("there is no directory {}\nhint: {advice}", path.display());
+            }
             bail!(
                 "there is no directory {}; name a run, a checkpoint, a model directory, URL#MODEL or oracle",
                 path.display()
             );
         }
-        let run = path.as_ref().filter(|path| path.join("recipe.toml").is_file());
+        let run = path.as_ref().filter(|path| is_run(path));
+        if let (None, Some(path)) = (run, &path) {
+            refuse_other(path)?;
+        }
         let chosen: Vec<(Option<PathBuf>, Option<u64>)> = match (run, &path) {
             (Some(run), _) => checkpoints(run, &args.checkpoint)?,
             (None, Some(path)) => vec![(Some(path.clone()), step_of(path))],

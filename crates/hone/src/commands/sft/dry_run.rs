@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use anyhow::Result;
 use hone_train::budget::{Budget, gigabytes};
-use hone_train::fresh::Solutions;
+use hone_train::fresh::FreshTokenizer;
 use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;
 use hone_train::sft::sft;
 use serde_json::json;
 
 use crate::engines;
-use crate::output::duration;
+use crate::output::{about, duration};
 use crate::scratch::Scratch;
 
 /// Seconds of a measurement. Steps of one episode are measured, whatever they take.
@@ -22,9 +22,9 @@ const LEAST: usize = 1;
 /// Seconds of an imitation that is better left to a GPU.
 const LONG: f64 = 6.0 * 3600.0;
 
-pub(super) async fn dry_run(recipe: Recipe, solutions: Option<&Solutions>, as_json: bool) -> Result<ExitCode> {
+pub(super) async fn dry_run(recipe: Recipe, tokenizer: Option<&FreshTokenizer>, as_json: bool) -> Result<ExitCode> {
     let scratch = Scratch::new()?;
-    let recipe = super::with_policy(recipe, solutions, &scratch.path().join("policy")).await?;
+    let recipe = super::with_policy(recipe, tokenizer, &scratch.path().join("policy")).await?;
     let setup = engines::open(&recipe).await?;
     let budget = Budget::of(&setup, &recipe);
     let parameters = budget.memory.map(|memory| memory.parts.parameters);
@@ -44,8 +44,8 @@ pub(super) async fn dry_run(recipe: Recipe, solutions: Option<&Solutions>, as_js
         if episodes < batch { format!(", scaled up from steps of {episodes} episodes") } else { String::new() };
     let seconds = step * steps as f64;
     crate::output::note!(
-        "time     about {} a step and {} for {steps} steps, without evaluations{scaled}",
-        duration(step),
+        "time     {} a step and {} for {steps} steps, without evaluations{scaled}",
+        about(step),
         duration(seconds)
     );
     if seconds > LONG {

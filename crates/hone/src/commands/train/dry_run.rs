@@ -9,7 +9,7 @@ use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
-use crate::output::duration;
+use crate::output::{about, duration};
 
 /// Exit code 1 when the machine has less memory than the run may need, or when an episode broke. Memory is printed
 /// first, and nothing is measured if there is too little.
@@ -19,6 +19,7 @@ pub(super) async fn dry_run(recipe: Recipe, as_json: bool) -> Result<ExitCode> {
     let opened = super::with_policy(recipe.clone(), scratch.path())?;
     let setup = crate::engines::open(&opened).await?;
     let (recipe, opened) = (setup.settled(recipe), setup.settled(opened));
+    hone_train::run::check(&setup, &opened)?;
     let budget = Budget::of(&setup, &recipe);
     if !as_json {
         show(&budget, &recipe);
@@ -124,9 +125,9 @@ fn show_time(estimate: &Estimate) {
     };
     crate::output::note!("episodes {} played to measure the time; {broken}", estimate.episodes_measured);
     crate::output::note!(
-        "time     about {} a step and {} in all, without evaluations: measured on {} episodes of {:.0} sampled tokens in {}, \
+        "time     {} a step and {} in all, without evaluations: measured on {} episodes of {:.0} sampled tokens in {}, \
          and scaled up; larger batches are cheaper per episode",
-        duration(estimate.step_s),
+        about(estimate.step_s),
         duration(estimate.run_s),
         estimate.episodes_measured,
         estimate.sampled_per_episode,

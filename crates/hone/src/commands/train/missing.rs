@@ -100,16 +100,18 @@ fn from_scratch(recipe: &Recipe) -> Option<&'static str> {
 
 /// Advice for a name that looks like a repository of the Hugging Face hub.
 pub(crate) fn repository(model: &str) -> Option<String> {
+    let (_, name) = model.split_once('/')?;
+    Some(format!("{}: --set policy.model={}", fetched(model)?, quoted(name)))
+}
+
+/// The same advice for a command that takes the model's directory.
+pub(crate) fn fetched(model: &str) -> Option<String> {
     let (owner, name) = model.split_once('/')?;
     let plain = |part: &str| !part.is_empty() && !part.starts_with(['.', '~']) && !part.contains(['/', '\\']);
     if !plain(owner) || !plain(name) || Path::new(owner).exists() {
         return None;
     }
-    Some(format!(
-        "Hone downloads nothing; {}, then name that directory: --set policy.model={}",
-        download(model, name),
-        quoted(name)
-    ))
+    Some(format!("Hone downloads nothing; {}, then name that directory", download(model, name)))
 }
 
 fn download(repository: &str, directory: &str) -> String {
@@ -120,7 +122,7 @@ fn download(repository: &str, directory: &str) -> String {
 }
 
 /// An argument as a shell reads it back.
-fn quoted(argument: &str) -> String {
+pub(crate) fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if argument.chars().all(plain) { argument.to_owned() } else { format!("'{}'", argument.replace('\'', r"'\''")) }
 }

@@ -29,7 +29,9 @@ TOOLS = [tool("look", "See how a plant is"), tool("water", "Water a plant"), too
 
 def make_task(number, rng):
     plants = rng.sample(PLANTS, rng.choice([2, 3]))
-    garden = {plant: rng.choice(list(NEEDS)) for plant in plants}
+    garden = {}
+    while all(state == "fine" for state in garden.values()):  # what asks for nothing is solved by doing nothing
+        garden = {plant: rng.choice(list(NEEDS)) for plant in plants}
     calls = [care(plant, state) for plant, state in garden.items()]
     # Half the time the careless one forgets the last plant. `hone sft` imitates it; `hone train` has something to learn.
     careless = calls[:-1] if rng.random() < 0.5 else calls
