@@ -42,9 +42,8 @@ fn the_quickstart_is_healthy() {
 }
 
 #[test]
-fn faults_of_a_recipe_end_with_1() {
+fn faults_of_a_recipe_end_with_1_and_one_that_cannot_be_read_with_2() {
     for (setting, check) in [
-        ("sampling.temperature=0", "recipe"),
         ("train.learning_rate=0", "learning_rate"),
         ("sampling.top_k=1", "sampling_filters"),
         ("rollout.window=64", "context"),
@@ -53,6 +52,8 @@ fn faults_of_a_recipe_end_with_1() {
         let (code, diagnosis) = checked(&[setting]);
         assert_eq!((code, errors(&diagnosis)), (Some(1), vec![check]), "{setting}: {diagnosis:#}");
     }
+    let (code, diagnosis) = checked(&["sampling.temperature=0"]);
+    assert_eq!((code, errors(&diagnosis)), (Some(2), vec!["recipe"]), "{diagnosis:#}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn commands_of_the_pages_run() {
     let scratch = Scratch::new();
     let counts: Vec<[usize; 2]> = Page::all().iter().map(|page| play(page, &scratch, false)).collect();
     let [ran, others] = counts.iter().fold([0, 0], |[ran, others], [more, rest]| [ran + more, others + rest]);
-    assert!(ran > 40 && ran > others, "{ran} commands ran, {others} did not");
+    assert!(ran >= 35 && ran > others, "{ran} commands ran, {others} did not");
 }
 
 mod long {

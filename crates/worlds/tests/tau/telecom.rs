@@ -196,7 +196,7 @@ fn a_beginning_that_cannot_be_is_refused() {
         assert!(error.contains(said) && error.contains("tau2/telecom/0"), "{error}");
     }
     let error = Domain::load(Kind::Telecom, Profile::Strict, &committed("tau/telecom")).unwrap_err();
-    assert!(error.to_string().contains("profile is tau2"), "{error}");
+    assert!(error.to_string().contains("profile = \"tau2\""), "{error}");
 }
 
 /// Initial data is merged into the databases, and the models check it.
