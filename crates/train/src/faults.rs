@@ -38,10 +38,11 @@ impl Broke {
         Faults::of(groups).broke()
     }
 
-    /// Nearly all of the episodes that acted: they broke, or their first call crashed the environment. One policy may
-    /// find a call that crashes a tool; an environment that crashes at every first call is broken.
+    /// Nearly all episodes, or nearly all of those that acted if they are not few: they broke, or their first call crashed the
+    /// environment. One policy may find a call that crashes a tool; an environment that crashes at every first call is broken.
     pub(crate) fn nearly_all<'a>(traces: impl Iterator<Item = &'a Trace>) -> Option<Self> {
-        let mut broke = Self { broken: 0, episodes: 0, first: String::new() };
+        let none = || Self { broken: 0, episodes: 0, first: String::new() };
+        let (mut all, mut acted) = (none(), none());
         for trace in traces {
             let words = match &trace.outcome {
                 Outcome::Fault { fault } => Some(fault.to_string()),
@@ -50,21 +51,33 @@ impl Broke {
                 }
                 _ => None,
             };
-            let acted = trace.turns.first().is_some_and(|turn| !turn.calls.is_empty());
-            broke.episodes += usize::from(acted || words.is_some());
-            if let Some(words) = words {
-                broke.broken += 1;
-                if broke.first.is_empty() {
-                    broke.first = words;
-                }
+            if trace.turns.first().is_some_and(|turn| !turn.calls.is_empty()) {
+                acted.count(words.as_deref());
             }
+            all.count(words.as_deref());
         }
-        (broke.broken > 0 && NEARLY_ALL * broke.episodes as f64 <= broke.broken as f64).then_some(broke)
+        let few = FEW * (acted.episodes as f64) < all.episodes as f64;
+        [Some(all), Some(acted).filter(|_| !few)].into_iter().flatten().find(Self::is_nearly_all)
+    }
+
+    fn count(&mut self, words: Option<&str>) {
+        self.episodes += 1;
+        let Some(words) = words else { return };
+        if self.broken == 0 {
+            words.clone_into(&mut self.first);
+        }
+        self.broken += 1;
+    }
+
+    fn is_nearly_all(&self) -> bool {
+        self.broken > 0 && NEARLY_ALL * self.episodes as f64 <= self.broken as f64
     }
 }
 
 /// Share of broken episodes that leaves nothing to measure.
 const NEARLY_ALL: f64 = 0.9;
+/// Episodes for each that acted, beyond which those that acted say little about the environment.
+const FEW: f64 = 4.0;
 
 impl fmt::Display for Broke {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

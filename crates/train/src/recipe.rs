@@ -4,6 +4,7 @@
 //! in `read`. Unknown keys are errors that name the nearest known one.
 
 mod read;
+mod text;
 
 use std::path::PathBuf;
 

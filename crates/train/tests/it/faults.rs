@@ -154,6 +154,19 @@ async fn a_dead_environment_is_left_out_or_stops_the_run() {
     assert_eq!(checkpoints(&patient), [0]);
 }
 
+/// Episodes in which the policy calls nothing show that the environment opens: one of two that breaks is not all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn episodes_without_a_call_count_for_the_environment() {
+    let directory = tempfile::tempdir().unwrap();
+    let recipe = recipe(&["train.steps=1", "rollout.attempts=1", "eval.controls=false"]);
+    let mut setup = setup(&recipe);
+    let dies = |task: &Task| task.key.starts_with("held-out-1-0-");
+    let played = recipe.eval.tasks_of(&setup.held_out);
+    assert_eq!((played.iter().filter(|task| dies(task)).count(), played.len()), (1, 2));
+    setup.arena = Arc::new(Dying { world: Arc::clone(&setup.arena), dies });
+    train(&setup, &recipe, &directory.path().join("run"), &mut Silent).await.unwrap();
+}
+
 /// An environment in which nearly everything breaks is refused before the first step: there is no baseline.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_environment_that_breaks_in_the_first_evaluation_is_refused() {
