@@ -77,7 +77,7 @@ impl Broke {
 /// Share of broken episodes that leaves nothing to measure.
 const NEARLY_ALL: f64 = 0.9;
 /// Episodes for each that acted, beyond which those that acted say little about the environment.
-const FEW: f64 = 4.0;
+const FEW: f64 = 2.0;
 
 impl fmt::Display for Broke {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
