@@ -52,7 +52,7 @@ pub fn check_tool(tool: &ToolSpec) -> Result<(), ToolsError> {
     Err(ToolsError::NotASchema { tool: tool.name.clone(), why })
 }
 
-/// What is wrong at a place (a JSON pointer) of a schema, and what to do.
+/// Error at a JSON pointer of a schema, with the fix.
 fn misfit(schema: &Json, at: &str, error: &str) -> String {
     let place = format!("parameters{}", at.replace('/', "."));
     match schema.pointer(at) {

@@ -232,7 +232,7 @@ pub fn decode(heads: Heads, query: &[f64], k: &[f64], v: &[f64], keys: usize) ->
     o
 }
 
-/// Visible keys of a token: its ancestors' and those of its own node up to itself.
+/// Keys that a token attends to: those of its ancestors, and of its node up to the token.
 fn visible(nodes: &[Node], token: usize) -> Vec<usize> {
     nodes
         .iter()

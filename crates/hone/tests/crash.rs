@@ -241,7 +241,7 @@ fn a_policy_of_no_numbers_leaves_nothing_behind() {
     assert!(!run.exists());
 }
 
-/// What says that nothing is lost is not said of a warm start that kept nothing.
+/// A warm start that kept nothing does not claim that its records are intact.
 #[test]
 fn a_full_disk_before_the_first_checkpoint_of_a_warm_start_keeps_nothing_and_says_so() {
     let directory = tempfile::tempdir().unwrap();

@@ -144,7 +144,7 @@ async fn an_answer_too_many_is_a_fault() {
 #[tokio::test]
 async fn an_address_without_a_server_and_one_without_a_host_are_told_apart() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    // No label of a host's name has 64 characters, so nobody is asked for it.
+    // A label of a host name has at most 63 characters, so this one is rejected without a DNS query.
     let unknown = format!("http://{}.example", "x".repeat(64));
     for (url, kind) in [(format!("http://{nobody}"), FaultKind::Unreachable), (unknown, FaultKind::UnknownHost)] {
         let json = client(&url).json(Method::GET, "schema", None).await.unwrap_err();

@@ -166,7 +166,7 @@ pub struct OptimizerEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuardEvent {
     pub step: u64,
-    /// What dropped: success in the records of older versions.
+    /// Measure that dropped; older versions recorded success only.
     #[serde(default)]
     pub measure: Measure,
     pub before: f64,

@@ -283,7 +283,7 @@ mod tests {
         guard.look(GuardRecipe::default(), &Ledger::of(step, [metrics]), "correct", SIZE)
     }
 
-    /// A step in which so many of 32 tasks were solved at least once.
+    /// A step in which `solved` of 32 tasks were solved at least once.
     fn look_at_solved(guard: &mut GuardState, step: u64, success: f64, solved: usize) -> Option<Fall> {
         let mut metrics = Metrics::default();
         metrics.set(names::BATCH_REWARD_COMPONENT.of([&"correct"]), success);

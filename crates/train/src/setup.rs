@@ -64,7 +64,7 @@ pub enum SetupError {
     NoEndOfTurn(PathBuf),
 }
 
-/// What to do about too few tasks.
+/// Advice for a recipe with too few tasks.
 fn more_tasks(found: usize, what: &str) -> String {
     match found {
         0 if what == "held-out" => "add tasks, or name a file of held-out ones: env.held_out_file".to_owned(),

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Answers that are kept. When there are as many, all that are ready are dropped.
+/// Maximum number of answers kept; at the limit, all finished ones are dropped.
 const KEPT: usize = 64;
-/// Answers that are computed at once. A question beyond them waits until it is asked again, which pages do.
+/// Maximum number of answers computed at a time; a page repeats a question that was put off.
 const AT_ONCE: usize = 4;
 
 /// Answers by question.

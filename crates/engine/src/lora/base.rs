@@ -1,4 +1,4 @@
-//! The base of an adapter, in a file of its own beside PEFT's: PEFT warns of keys that it does not know.
+//! Base model of an adapter, recorded in `hone.json`: PEFT warns about unknown keys in its own file.
 
 use std::io::ErrorKind;
 use std::path::Path;

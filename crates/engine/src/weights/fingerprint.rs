@@ -1,4 +1,4 @@
-//! Fingerprint of a model's weights: by it an adapter knows its base again.
+//! Fingerprint of a model's weights: identifies the base of an adapter.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use hone_trace::Digest;
 use crate::error::Result;
 use crate::weights::{Param, Table, TensorSource};
 
-/// Most values of a tensor that count.
+/// Maximum number of values sampled from a tensor.
 const SAMPLED: usize = 1024;
 
-/// A source that notes what passes through it.
+/// Tensor source that records a digest of every tensor read through it.
 pub(crate) struct Noted<'s> {
     source: &'s dyn TensorSource,
     seen: RefCell<BTreeMap<String, Digest>>,
@@ -22,7 +22,7 @@ impl<'s> Noted<'s> {
         Self { source, seen: RefCell::default() }
     }
 
-    /// The fingerprint of what was read; `None` unless that was every tensor of the table.
+    /// Fingerprint of the tensors read; `None` unless all of the table were.
     pub(crate) fn fingerprint(self, table: &Table) -> Option<Digest> {
         let seen = self.seen.into_inner();
         (seen.len() == table.params.len()).then(|| whole(&seen))
@@ -37,7 +37,7 @@ impl TensorSource for Noted<'_> {
     }
 }
 
-/// The fingerprint of values laid out by a table.
+/// Fingerprint of values laid out by a table.
 pub(crate) fn fingerprint(table: &Table, values: &[f32]) -> Digest {
     let seen = table.params.iter().map(|param| (param.name.clone(), tensor(param, &values[param.range.clone()])));
     whole(&seen.collect())

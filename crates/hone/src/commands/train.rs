@@ -118,7 +118,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if let Some(placebo) = args.placebo.filter(|_| report.steps >= report.planned) {
         let aside = directory.join(PLACEBO);
         let resume = aside.join("recipe.toml").exists();
-        let recipe = controlled(recorded_recipe(&directory)?, placebo, &directory)?;
+        let mut recipe = recorded_recipe(&directory)?;
+        find_start(&mut recipe, &directory)?;
+        let recipe = controlled(recipe, placebo, &directory)?;
         let ours = !resume && made_directory(&aside)?;
         let aside_report = runtime.block_on(one_run(recipe, &aside, ours, resume, args.samples))?;
         control = Some(as_json(&aside_report, &aside));
@@ -196,10 +198,7 @@ async fn one_run(recipe: Recipe, directory: &Path, ours: bool, resumes: bool, sa
     result
 }
 
-async fn begun(mut recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
-    if resumes {
-        find_start(&mut recipe, directory)?;
-    }
+async fn begun(recipe: Recipe, directory: &Path, resumes: bool, samples: u64) -> Result<RunReport> {
     let recipe = with_policy(recipe, directory)?;
     let setup = engines::open(&recipe).await?;
     let chosen = recipe.train.learning_rate.is_none();
@@ -225,7 +224,7 @@ async fn begun(mut recipe: Recipe, directory: &Path, resumes: bool, samples: u64
     Ok(report)
 }
 
-/// The policy that a resumed run started from. If it is gone, the run's first checkpoint holds the same weights.
+/// Policy that a recorded run started from. If it is gone, the run's first checkpoint holds the same weights.
 fn find_start(recipe: &mut Recipe, run: &Path) -> Result<()> {
     let Some(gone) = recipe.policy.model.clone().filter(|model| !model.exists()) else { return Ok(()) };
     let first = RunReader::open(run)?.checkpoints()?.into_iter().find(|(step, _)| *step == 0);

@@ -48,7 +48,7 @@ fn a_set_is_split_again_in_its_own_directory() {
     assert!(!left.into_iter().any(|entry| entry.file_name().to_string_lossy().ends_with(".new")));
 }
 
-/// What a command writes must not be what it reads, however the paths are written.
+/// Outputs never replace inputs, however the paths are written.
 #[test]
 fn inputs_are_never_written_over() {
     let directory = tempfile::tempdir().unwrap();

@@ -244,7 +244,7 @@ pub fn vacant(path: &Path) -> Result<(), RunDirError> {
     if children.iter().all(|child| child.ends_with(POLICY)) {
         return Ok(());
     }
-    // A run that is being created has no recipe yet. A user's project may have traces of its own.
+    // A run has traces/ before its recipe; a user's project may have both.
     let begun = children.iter().any(|child| child.ends_with("traces")) && !path.join(RECIPE).exists();
     Err(if begun { RunDirError::Exists(path.into()) } else { RunDirError::Foreign(path.into()) })
 }

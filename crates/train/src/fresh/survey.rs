@@ -24,7 +24,7 @@ pub struct Survey {
     pub longest: usize,
 }
 
-/// What a survey chose; the rest is the recipe author's.
+/// Parts of the recipe that a survey chose; the rest is the author's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is written or not")]
 pub struct Chosen {
@@ -35,7 +35,7 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// What was chosen, in words; `None` if the recipe says it all.
+    /// Sentence about the chosen parts; `None` if the recipe sets them all.
     pub fn words(self, recipe: &Recipe) -> Option<String> {
         let FreshRecipe { layers, hidden, vocabulary, .. } = recipe.policy.fresh;
         let SftRecipe { steps, batch, .. } = recipe.sft;
@@ -108,7 +108,7 @@ impl Survey {
         }
     }
 
-    /// Sets what the recipe's author left open, and says what that was; `given` knows the dotted keys that were written.
+    /// Sets the keys that the recipe leaves open, and returns which; `given` tests whether a dotted key was written.
     pub fn choose(&self, recipe: &mut Recipe, given: impl Fn(&str) -> bool) -> Chosen {
         let (fresh, sft) = self.class().choice();
         let most = (REPEATS * self.tasks / sft.batch).max(REPEATS) as u64;

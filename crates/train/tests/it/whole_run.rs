@@ -23,7 +23,7 @@ impl Watch for Evaluations {
     }
 }
 
-/// One run, with so many episodes played at once; its metrics without the wall clock's.
+/// One run with `concurrency` episodes at a time; its metrics without the timings.
 async fn run(directory: &Path, concurrency: usize) -> Vec<serde_json::Map<String, serde_json::Value>> {
     let concurrency = format!("rollout.concurrency={concurrency}");
     let recipe = recipe(&[
