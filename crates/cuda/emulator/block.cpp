@@ -117,11 +117,19 @@ void fail(const char* what) {
     abort();
 }
 
+static bool can_run(const Fiber& f) { return !f.done && !(f.word && *f.word == f.value); }
+static void become(void** save, unsigned thread) {
+    current = thread, threadIdx.x = thread, fibers[thread].word = nullptr;
+    switch_stack(save, fibers[thread].stack_pointer);
+}
+
 void wait_while(const long* word, long value) {
     if (*word != value) return;
-    unsigned me = current;
+    unsigned me = current, next = late ? me - 1 : me + 1;
     fibers[me].word = word, fibers[me].value = value;
-    switch_stack(&fibers[me].stack_pointer, scheduler);
+    // The next lane of the warp without the scheduler between: most meetings are those of warps.
+    if (next / 32 == me / 32 && next < blockDim.x && can_run(fibers[next])) become(&fibers[me].stack_pointer, next);
+    else switch_stack(&fibers[me].stack_pointer, scheduler);
 }
 
 // Threads that have returned are not waited for.
@@ -175,11 +183,6 @@ static void make(unsigned thread) {
     fibers[thread] = {at, nullptr, 0, false};
 }
 
-static void resume(unsigned thread) {
-    current = thread, threadIdx.x = thread, fibers[thread].word = nullptr;
-    switch_stack(&scheduler, fibers[thread].stack_pointer);
-}
-
 // Early: threads in order. Late: warps in random order, their lanes backwards.
 static void run_block() {
     unsigned threads = blockDim.x, count = (threads + 31) / 32, order[32];
@@ -191,9 +194,7 @@ static void run_block() {
             for (unsigned l = 0; l < 32; l++) {
                 unsigned thread = order[w] * 32 + (late ? 31 - l : l);
                 if (thread >= threads) continue;
-                Fiber& f = fibers[thread];
-                if (f.done || (f.word && *f.word == f.value)) continue;
-                any = true, resume(thread);
+                if (can_run(fibers[thread])) any = true, become(&scheduler, thread);
             }
         if (!any && !(overdue && overdue())) fail("all threads wait: a barrier that not all of them reach");
     }

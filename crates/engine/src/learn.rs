@@ -18,6 +18,7 @@ use crate::lora::Adapter;
 use crate::model::{Keep, LossGradients, Model, Net, Pass, Scored, Trained};
 use crate::optim::{AdamW, AdamWSettings, clip_factor};
 use crate::policy::{Policy, Snapshot};
+use crate::undo::Remembered;
 use crate::weights::{Storage, Table};
 
 /// Settings of a learner.
@@ -58,6 +59,7 @@ pub struct NativeLearner<B: Backend = Cpu> {
     optimizer: AdamW<B>,
     grads: B::Flat,
     workspace: B::Activations,
+    remembered: Option<Remembered>,
 }
 
 impl<B: Backend> NativeLearner<B> {
@@ -67,7 +69,7 @@ impl<B: Backend> NativeLearner<B> {
         let (table, device) = (trained_table(&snapshot), &*snapshot.model.device);
         let optimizer = AdamW::new(settings.adamw, table, device);
         let (grads, workspace) = (device.zeros(table.len()), device.activations(settings.memory_limit));
-        Self { policy, reference, settings, optimizer, grads, workspace }
+        Self { policy, reference, settings, optimizer, grads, workspace, remembered: None }
     }
 
     /// Writes everything [`NativeLearner::resume`] needs: the weights (or the adapter) and the optimizer state.
@@ -111,6 +113,18 @@ impl<B: Backend> NativeLearner<B> {
         }
         self.policy.publish();
         snapshot.model.device.clear(&mut self.grads);
+        Ok(())
+    }
+
+    /// Returns to the remembered state and publishes it as version `step`. Gradients not yet applied are dropped.
+    fn take_back(&mut self, step: u64) -> Result<()> {
+        let Some(remembered) = &self.remembered else {
+            return Err(EngineError::State("no state is remembered that could be returned to".into()));
+        };
+        let optimizer = &mut self.optimizer;
+        self.policy.try_update(step, |snapshot| remembered.put(snapshot, optimizer))?;
+        self.policy.publish();
+        self.policy.current().model.device.clear(&mut self.grads);
         Ok(())
     }
 
@@ -323,5 +337,14 @@ impl<B: Backend> Learner for NativeLearner<B> {
 
     async fn restore(&mut self, dir: &Path, step: u64) -> std::result::Result<(), LearnFault> {
         self.load(dir, Some(step)).map_err(fault)
+    }
+
+    async fn remember(&mut self, _dir: &Path) -> std::result::Result<(), LearnFault> {
+        self.remembered = Some(Remembered::of(&self.policy.current(), &self.optimizer).map_err(fault)?);
+        Ok(())
+    }
+
+    async fn undo(&mut self, _dir: &Path, step: u64) -> std::result::Result<(), LearnFault> {
+        self.take_back(step).map_err(fault)
     }
 }

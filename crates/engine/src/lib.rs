@@ -21,6 +21,7 @@ pub mod optim;
 pub mod parity;
 mod policy;
 pub mod rope;
+mod undo;
 pub mod weights;
 
 pub use backend::Backend;

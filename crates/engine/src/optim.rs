@@ -2,6 +2,7 @@
 //!
 //! The caller provides the learning rate of each step.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use crate::backend::{Backend, Trainable};
@@ -17,6 +18,13 @@ pub struct AdamW<B: Backend = Cpu> {
     pub settings: AdamWSettings,
     steps: u64,
     moments: B::Moments,
+}
+
+/// Optimizer state in host memory.
+#[derive(Debug)]
+pub(crate) struct AdamWState {
+    steps: u64,
+    moments: [Vec<f32>; 2],
 }
 
 /// AdamW factors of one step.
@@ -64,6 +72,20 @@ impl<B: Backend> AdamW<B> {
     fn next(&mut self, learning_rate: f64, scale: f64) -> AdamWStep {
         self.steps += 1;
         AdamWStep::new(self.settings, self.steps, learning_rate, scale)
+    }
+
+    /// Copy of the state.
+    pub(crate) fn state(&self) -> Result<AdamWState> {
+        let moments = B::read_moments(&self.moments)?.map(Cow::into_owned);
+        Ok(AdamWState { steps: self.steps, moments })
+    }
+
+    /// Returns to a copy, bit for bit.
+    pub(crate) fn set(&mut self, state: &AdamWState) -> Result<()> {
+        let [m, v] = &state.moments;
+        B::write_moments(&mut self.moments, [m, v])?;
+        self.steps = state.steps;
+        Ok(())
     }
 
     /// Writes the state as `optimizer.safetensors`: moments by parameter name, and the step.

@@ -210,6 +210,17 @@ pub trait Learner: Send {
 
     /// Returns to the state that [`Learner::save`] wrote and publishes it as version `step` of its run.
     async fn restore(&mut self, dir: &Path, step: u64) -> Result<(), LearnFault>;
+
+    /// Remembers the current state before a step that may be undone. A learner that can keeps it in memory; others save it
+    /// to `dir`.
+    async fn remember(&mut self, dir: &Path) -> Result<(), LearnFault> {
+        self.save(dir).await
+    }
+
+    /// Returns to the state that [`Learner::remember`] kept last and publishes it as version `step`.
+    async fn undo(&mut self, dir: &Path, step: u64) -> Result<(), LearnFault> {
+        self.restore(dir, step).await
+    }
 }
 
 /// Policy whose logprobs are computed. Those of the sampling policy are in the record ([`Sampled::logprobs`]) and need

@@ -44,7 +44,7 @@ pub async fn kl_to_start(
 #[derive(Debug)]
 pub struct Bound {
     pub limits: BTreeMap<u64, f64>,
-    /// Snapshot of weights and optimizer before a step, to roll back to.
+    /// Directory of the state before a step, for a learner that cannot keep it in memory.
     pub before: PathBuf,
 }
 
@@ -70,11 +70,11 @@ pub fn limits(other: &Path) -> Result<BTreeMap<u64, f64>, TrainError> {
 }
 
 impl Bound {
-    /// Saves the learner's current state.
-    pub async fn save(&self, learner: &mut dyn Learner) -> Result<(), TrainError> {
+    /// Has the learner remember its current state.
+    pub async fn remember(&self, learner: &mut dyn Learner) -> Result<(), TrainError> {
         let failed = |source| TrainError::Checkpoint { path: self.before.clone(), what: format!("{source}") };
         std::fs::create_dir_all(&self.before).map_err(failed)?;
-        Ok(learner.save(&self.before).await?)
+        Ok(learner.remember(&self.before).await?)
     }
 
     /// Removes the saved state. A run should not fail because it cannot be removed.

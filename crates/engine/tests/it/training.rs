@@ -1,14 +1,16 @@
 //! Training against PyTorch's record, and the laws a training run must keep.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::common::{Nll, fixture, ids, small, wait};
 use hone_engine::backend::GradientNorm;
 use hone_engine::cpu::optim::{global_norm, update};
 use hone_engine::learn::{LearnerSettings, NativeLearner};
+use hone_engine::lora::LoraConfig;
 use hone_engine::optim::{AdamWSettings, AdamWStep, clip_factor};
 use hone_engine::weights::Table;
-use hone_engine::{Cpu, Model, Policy, Snapshot};
+use hone_engine::{Adapter, Cpu, Model, Policy, Snapshot};
 use hone_trace::{
     Batch, BatchNode, LearnFault, LearnStats, Learner, Loss, LossStats, OptimizerStep, StepReport, Target, TokenBatch,
 };
@@ -149,6 +151,34 @@ fn fifty_steps_are_the_same_bits_repeated_resumed_recomputed_and_on_other_thread
     let mut resumed = NativeLearner::resume(policy, None, LearnerSettings::default(), dir.path()).unwrap();
     steps(&mut resumed, 25, 50);
     assert!(expected == weights_after(&resumed), "resumed");
+}
+
+#[test]
+fn a_step_taken_back_leaves_no_trace() {
+    let dir = Path::new("unused");
+    for adapted in [false, true] {
+        let model = small(Arc::new(Cpu::new(2).unwrap()));
+        let adapter = adapted.then(|| Adapter::new(&model, LoraConfig::all(4, 8.0), 3));
+        let policy = Policy::new(Snapshot::new(model, adapter, "test"));
+        let mut learner = NativeLearner::new(policy, None, LearnerSettings::default());
+        let digest = |learner: &NativeLearner| learner.policy().current().version;
+        assert!(wait(learner.undo(dir, 0)).is_err(), "nothing is remembered");
+        steps(&mut learner, 0, 3);
+        let remembered = digest(&learner);
+        wait(learner.remember(dir)).unwrap();
+        steps(&mut learner, 3, 6);
+        let expected = digest(&learner);
+        wait(learner.undo(dir, 3)).unwrap();
+        assert_eq!(digest(&learner), remembered);
+        steps(&mut learner, 100, 102);
+        assert_ne!(digest(&learner).weights, expected.weights);
+        // A gradient that was not applied is forgotten too; the state can be returned to again.
+        wait(learner.accumulate(&batch(&[ids(7, 20, 160)]), &NLL)).unwrap();
+        wait(learner.undo(dir, 3)).unwrap();
+        steps(&mut learner, 3, 6);
+        assert_eq!(digest(&learner), expected, "adapter: {adapted}");
+        assert!(!dir.exists());
+    }
 }
 
 #[test]

@@ -15,10 +15,10 @@ pub(super) struct Drift {
 }
 
 impl Trainer<'_> {
-    /// Policy version before a step; also saves the state if the step may have to be undone.
+    /// Policy version before a step; the learner remembers its state if the step may have to be undone.
     pub(super) async fn before_step(&mut self) -> Result<u64, TrainError> {
         if let Some(bound) = &self.bound {
-            bound.save(&mut *self.learner).await?;
+            bound.remember(&mut *self.learner).await?;
         }
         Ok(self.learner.version().step)
     }
@@ -34,7 +34,7 @@ impl Trainer<'_> {
         if let Some(bound) = &self.bound {
             drift.taken_back = bound.exceeds(step, kl);
             if drift.taken_back {
-                learner.restore(&bound.before, before).await?;
+                learner.undo(&bound.before, before).await?;
                 kl = kl_to_start(learner, groups, train.batch_tokens).await?.unwrap_or(kl);
             }
             self.state.kl_factor = Some(Bound::paced(self.state.kl_factor.unwrap_or(1.0), drift.taken_back));
