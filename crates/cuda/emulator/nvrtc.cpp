@@ -38,7 +38,7 @@ API nvrtcCompileProgram(Program* program, int count, const char* const* options)
     int to = mkstemp(file);
     if (to < 0 || write(to, program->source.data(), program->source.size()) != (ssize_t)program->source.size()) return 1;
     close(to);
-    std::string command = "EMULATOR_TRANSLATOR=1 python3 '" + folder() + "/translate.py' " + file;
+    std::string command = "python3 '" + folder() + "/translate.py' " + file;
     for (int i = 0; i < count; i++) command += std::string(" '") + options[i] + "'";
     FILE* pipe = popen((command + " 2>&1").c_str(), "r");
     char part[4096];

@@ -1,15 +1,22 @@
 //! The engine on a GPU against the engine on the CPU: what both compute of the reference models agrees in f32 to rounding, and
 //! what was sampled scores as it was sampled. scripts/gpu_parity.py does the same from the built binary, in bf16 too.
 
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use hone_device::Cuda;
+use half::bf16;
+use hone_device::{Cuda, MomentStore};
+use hone_engine::learn::{LearnerSettings, NativeLearner};
 use hone_engine::lora::LoraConfig;
 use hone_engine::parity::{self, How};
 use hone_engine::{Adapter, Backend, Cpu, Generator, Model, Net, Policy, Snapshot};
 use hone_testdata::committed;
-use hone_trace::{SampleRequest, SamplingParams};
+use hone_trace::{
+    Batch, BatchNode, Learner, Loss, LossStats, OptimizerStep, PolicyVersion, SampleRequest, SamplingParams, Target,
+    TokenBatch,
+};
 
 const MODELS: [&str; 3] = ["engine/qwen2-bias", "engine/qwen3-tied", "engine/qwen3-yarn"];
 
@@ -96,5 +103,47 @@ fn what_is_sampled_scores_as_it_was_sampled() {
             let learned = parity::logprobs(&Net::new(&model, None), &[whole], How::default()).unwrap().concat();
             assert_close(&reply.sampled.logprobs, &learned[prompt.len() - 1..], 1e-4, name);
         }
+    }
+}
+
+/// Negative log-likelihood.
+#[derive(Debug)]
+struct Nll;
+
+impl Loss for Nll {
+    fn grad(&self, tokens: &TokenBatch<'_>, out: &mut [f64]) -> LossStats {
+        out.iter_mut().zip(tokens.weight).for_each(|(slope, weight)| *slope = -weight);
+        LossStats::default()
+    }
+}
+
+/// The policy after some steps on sequences of this seed.
+fn stepped(learner: &mut NativeLearner<Cuda<bf16>>, seeds: Range<u32>) -> PolicyVersion {
+    let target =
+        |offset| Target { node: 0, offset, sampler: 0.0, behaviour: 0.0, old: None, advantage: 1.0, weight: 0.05 };
+    for seed in seeds {
+        let nodes = vec![BatchNode { parent: None, tokens: (0..20).map(|i| (i * i + 31 * seed) % 380).collect() }];
+        let targets = (1..20).map(target).collect();
+        let batch = Batch { nodes, targets, sequences: vec![0..19], temperature: 1.0 };
+        block_on(learner.accumulate(&batch, &Nll)).unwrap();
+        block_on(learner.step(OptimizerStep { learning_rate: 1e-3, max_grad_norm: Some(1.0), publish: true })).unwrap();
+    }
+    learner.version()
+}
+
+#[test]
+#[ignore = "needs an NVIDIA GPU"]
+fn a_step_taken_back_leaves_no_trace() {
+    for store in [MomentStore::F32, MomentStore::EightBit, MomentStore::Host] {
+        let device = Arc::new(Cuda::<bf16>::open(0).unwrap().with_moments(store));
+        let model = Model::load(&committed(MODELS[1]), device).unwrap();
+        let policy = Policy::new(Snapshot::new(model, None, "laws"));
+        let mut learner = NativeLearner::new(policy, None, LearnerSettings::default());
+        let remembered = stepped(&mut learner, 0..2);
+        block_on(learner.remember(Path::new("unused"))).unwrap();
+        let expected = stepped(&mut learner, 2..4);
+        block_on(learner.undo(Path::new("unused"), 2)).unwrap();
+        assert_eq!(learner.version(), remembered, "{store}");
+        assert_eq!(stepped(&mut learner, 2..4), expected, "{store}");
     }
 }

@@ -7,6 +7,12 @@ use serde_json::{Value, json};
 
 pub(crate) const KIND: Bigrams = Bigrams::ABLE;
 
+/// Settings of the engine in every recipe.
+pub(crate) const SETTINGS: &[&str] = &[];
+
+/// Difference between two passes over the same tokens in other batches.
+pub(crate) const ROUNDING: f64 = 0.0;
+
 /// A rate at which a few steps of imitation teach something.
 pub(crate) const SFT_RATE: &str = "sft.learning_rate=0.5";
 

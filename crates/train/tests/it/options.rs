@@ -8,6 +8,7 @@ use hone_train::setup::Setup;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
+use crate::engine::ROUNDING;
 use crate::tiny::{Even, Silent, model, recipe, setup, timeless, traces};
 
 async fn metrics_of(
@@ -47,7 +48,9 @@ async fn the_kl_in_the_reward_is_paid_by_every_episode() {
             &format!("kl_reward={{ coefficient = 0.1, estimator = \"{estimator}\", target = 0.01, horizon = 100 }}"),
         ]);
         let (metrics, directory) = metrics_of(&setup(&recipe), &recipe).await;
-        assert_eq!((at(&metrics[0], "loss/avg_kl"), at(&metrics[0], "batch_reward/kl")), (0.0, 0.0), "{estimator}");
+        for name in ["loss/avg_kl", "batch_reward/kl"] {
+            assert!(at(&metrics[0], name).abs() <= ROUNDING, "{estimator}, {name}");
+        }
         assert_ne!(at(&metrics[1], "loss/avg_kl"), 0.0, "{estimator}");
         assert!(estimator == "k1" || at(&metrics[1], "loss/avg_kl") > 0.0, "{estimator}");
         assert!(at(&metrics[0], "reward/kl_coefficient") < 0.1, "below the target it falls");
@@ -84,7 +87,7 @@ async fn a_surveyed_loss_does_not_depend_on_how_a_step_is_split() {
         }
         for name in ["policy/policy_loss", "policy/grad_norm", "tokens/trained", "tokens/masked"] {
             let (split, whole) = (at(&seen[0], name), at(&seen[1], name));
-            assert!((split - whole).abs() <= 1e-4 * (1.0 + whole.abs()), "{loss} {name}: {split} {whole}");
+            assert!((split - whole).abs() <= (1e-4 + ROUNDING) * (1.0 + whole.abs()), "{loss} {name}: {split} {whole}");
         }
         assert!(at(&seen[0], "policy/grad_norm") > 0.0);
     }

@@ -56,7 +56,7 @@ impl Watch for Silent {}
 
 /// The recipe with settings over it, and a policy of some tens of thousands of parameters.
 pub(crate) fn recipe(settings: &[&str]) -> Recipe {
-    let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+    let settings: Vec<String> = engine::SETTINGS.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
     let mut recipe = Recipe::parse(RECIPE, &settings).unwrap();
     recipe.policy.model = Some(policy().to_owned());
     recipe

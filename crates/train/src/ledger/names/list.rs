@@ -128,7 +128,7 @@ metrics! {
         TRAINER_GLOBAL_STEP = "trainer/global_step": "the step",
         TRAINER_OPTIMIZER_STEPS = "trainer/optimizer_steps": "optimizer steps taken in it",
     }
-    "Time", "Wall-clock seconds. Everything else is reproducible bit for bit." {
+    "Time", "Wall-clock seconds. On the CPU everything else is reproducible bit for bit." {
         TIMING_STEP = "timing/step": "the whole step, without evaluation",
         TIMING_GENERATE = "timing/generate": "sampling and scoring episodes; in an asynchronous run only the time \
             waiting for them",
