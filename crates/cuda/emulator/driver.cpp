@@ -48,6 +48,15 @@ bool late() {
 }
 bool hollow() { return setting("EMULATOR_HOLLOW", 0); }
 
+/// Bytes of shared memory that a block may have.
+int most_shared() {
+    switch (setting("EMULATOR_CAPABILITY", 90)) {
+        case 80: return 163 << 10;
+        case 90: case 100: return 227 << 10;
+        default: return 99 << 10;
+    }
+}
+
 struct Stream {
     std::deque<Work> queue;
     std::vector<Work>* recorded = nullptr;
@@ -143,6 +152,8 @@ extern "C" __attribute__((visibility("default"))) void emulated_queue(Stream* st
     });
 }
 
+API cuGetErrorName(int error, const char** to) { return *to = error == NO_MEMORY ? "out of memory" : "emulated error", OK; }
+API cuGetErrorString(int error, const char** to) { return cuGetErrorName(error, to); }
 API cuDriverGetVersion(int* version) { return *version = 13000, OK; }
 API cuInit(unsigned) {
     static bool once = [] {
@@ -164,6 +175,7 @@ API cuDeviceGetAttribute(int* value, int attribute, int) {
         case 16: return *value = setting("EMULATOR_PROCESSORS", 5), OK;
         case 75: return *value = setting("EMULATOR_CAPABILITY", 90) / 10, OK;
         case 76: return *value = setting("EMULATOR_CAPABILITY", 90) % 10, OK;
+        case 97: return *value = most_shared(), OK;
         case 115: return *value = 1, OK;
         default: return INVALID;
     }
@@ -337,7 +349,7 @@ API cuModuleGetFunction(Function** to, Module* module, const char* name) {
     return NOT_FOUND;
 }
 API cuFuncSetAttribute(Function* function, int attribute, int value) {
-    if (attribute != 8 || value > 227 << 10) return INVALID;
+    if (attribute != 8 || value > most_shared()) return INVALID;
     return function->shared = value, OK;
 }
 API cuLaunchKernel(Function* function, unsigned gx, unsigned gy, unsigned gz, unsigned threads, unsigned ty, unsigned tz,

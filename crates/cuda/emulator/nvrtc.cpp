@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #define API extern "C" __attribute__((visibility("default"))) int
@@ -26,8 +27,9 @@ std::string folder() {
 }  // namespace
 
 API nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, 0; }
-API nvrtcGetNumSupportedArchs(int* count) { return *count = 3, 0; }
-API nvrtcGetSupportedArchs(int* archs) { return archs[0] = 80, archs[1] = 90, archs[2] = 100, 0; }
+static const int ARCHS[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
+API nvrtcGetNumSupportedArchs(int* count) { return *count = std::size(ARCHS), 0; }
+API nvrtcGetSupportedArchs(int* archs) { return memcpy(archs, ARCHS, sizeof ARCHS), 0; }
 API nvrtcCreateProgram(Program** to, const char* source, const char*, int, const char* const*, const char* const*) {
     return *to = new Program{source, "", ""}, 0;
 }

@@ -23,6 +23,21 @@ struct Tuning {
 
 const HOPPER: Tuning = Tuning { module: "attention_hopper", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
 const PORTABLE: Tuning = Tuning { module: "attention", forward: (128, 64), ..HOPPER };
+/// For 99 KiB of shared memory: GPUs of desktops (8.6, 8.9, 12.0).
+const SMALL: Tuning = Tuning { module: "attention_small", keys: (128, 32), queries: (64, 32), ..PORTABLE };
+
+impl Tuning {
+    /// Bytes of shared memory of the portable kernels: forward, dK and dV, dQ.
+    const fn shared(&self, dim: usize) -> [usize; 3] {
+        let Self { forward, keys, queries, .. } = self;
+        let (rows, statistics) = (dim * 2, 4 * keys.1 * 4);
+        [
+            (forward.0 + 4 * forward.1) * rows,
+            (2 * keys.0 + 4 * keys.1) * rows + statistics,
+            (2 * queries.0 + 5 * queries.1) * rows,
+        ]
+    }
+}
 
 /// Run of consecutive tokens, and the earlier runs that it also sees. A packed sequence is a node without ancestors; a branch
 /// of a forest names the nodes on its way to the root.
@@ -71,12 +86,18 @@ impl Plan {
 
     /// Forest of nodes that cover the tokens in order, without gaps.
     pub fn forest(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
-        Self::tuned(gpu, nodes, if gpu.hopper() { HOPPER } else { PORTABLE })
+        if gpu.hopper() { Self::tuned(gpu, nodes, HOPPER) } else { Self::portable(gpu, nodes) }
     }
 
     /// Like [`Plan::forest`], for the kernels without Hopper's instructions, as run on other GPUs.
     pub fn portable(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
-        Self::tuned(gpu, nodes, PORTABLE)
+        let fits = PORTABLE.shared(128).iter().all(|&bytes| bytes <= gpu.shared_memory());
+        Self::tuned(gpu, nodes, if fits { PORTABLE } else { SMALL })
+    }
+
+    /// Like [`Plan::portable`], for GPUs with little shared memory.
+    pub fn small(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
+        Self::tuned(gpu, nodes, SMALL)
     }
 
     fn tuned(gpu: &Gpu, nodes: &[Node], tuning: Tuning) -> Result<Self> {
@@ -102,12 +123,17 @@ impl Plan {
     }
 
     fn hopper<T: Float>(&self) -> bool {
-        T::SUFFIX == "bf16" && self.tuning.module != PORTABLE.module
+        T::SUFFIX == "bf16" && self.tuning.module == HOPPER.module
     }
 
     /// Kernel module for a storage type; the f32 kernels take tiles of any size.
     fn module<T: Float>(&self) -> &'static str {
         if T::SUFFIX == "f32" { "attention_f32" } else { self.tuning.module }
+    }
+
+    /// Bytes of shared memory: forward, dK and dV, dQ. The f32 kernels need none.
+    fn shared<T: Float>(&self, heads: Heads) -> [u32; 3] {
+        if T::SUFFIX == "f32" { [0; 3] } else { self.tuning.shared(heads.dim).map(|bytes| bytes as u32) }
     }
 }
 
@@ -212,7 +238,7 @@ pub fn forward<T: Float>(
         return hopper::forward(gpu, heads, plan, qkv, o, lse);
     }
     let kernel = format!("attention_forward_{}", heads.dim);
-    let shared = (plan.tuning.forward.0 + 4 * plan.tuning.forward.1) * heads.dim * 2;
+    let [shared, ..] = plan.shared::<T>(heads);
     let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
     let args = [&operands(qkv)[..], &out, &tail(heads, plan, &plan.forward)].concat();
     let launch = Launch {
@@ -220,7 +246,7 @@ pub fn forward<T: Float>(
         kernel: &kernel,
         grid: (heads.q as u32, plan.forward.count as u32),
         block: (plan.tuning.forward.0 * 2) as u32,
-        shared: shared as u32,
+        shared,
     };
     // SAFETY: as attention_forward declares; lengths checked above; the plan covers the tokens.
     unsafe { gpu.launch(launch, &args) }
@@ -259,6 +285,7 @@ pub fn backward<T: Float>(
         return hopper::backward(gpu, heads, plan, qkv, saved, delta.view(), out);
     }
 
+    let [_, for_keys, for_queries] = plan.shared::<T>(heads);
     let stride = Arg::from((heads.q * heads.dim) as i64);
     let common = [&operands(qkv)[..], &[saved.d_o.into(), stride, saved.lse.into(), delta.view().into()]].concat();
     let written = |r: &RowsMut<'_, T>| -> [Arg; 2] { [(&r.view).into(), (r.stride as i64).into()] };
@@ -269,7 +296,7 @@ pub fn backward<T: Float>(
         kernel: &kernel,
         grid: (heads.kv as u32, plan.keys.count as u32),
         block: (plan.tuning.keys.0 * 2) as u32,
-        shared: ((2 * plan.tuning.keys.0 + 4 * plan.tuning.keys.1) * heads.dim * 2 + 4 * plan.tuning.keys.1 * 4) as u32,
+        shared: for_keys,
     };
     // SAFETY: as attention_backward_kv declares; lengths checked above; the plan covers the tokens.
     unsafe { gpu.launch(launch, &args) }?;
@@ -281,7 +308,7 @@ pub fn backward<T: Float>(
         kernel: &kernel,
         grid: (heads.q as u32, plan.queries.count as u32),
         block: (plan.tuning.queries.0 * 2) as u32,
-        shared: ((2 * plan.tuning.queries.0 + 5 * plan.tuning.queries.1) * heads.dim * 2) as u32,
+        shared: for_queries,
     };
     // SAFETY: as attention_backward_q declares; lengths checked above; the plan covers the tokens.
     unsafe { gpu.launch(launch, &args) }
@@ -355,7 +382,7 @@ mod tests {
 
     #[test]
     fn launcher_and_kernels_have_the_same_tile_sizes() {
-        for tuning in [HOPPER, PORTABLE] {
+        for tuning in [HOPPER, PORTABLE, SMALL] {
             let source = SOURCES.iter().find(|s| s.name == tuning.module).unwrap();
             let steps =
                 [("FORWARD_KEYS", tuning.forward.1), ("KV_QUERIES", tuning.keys.1), ("Q_KEYS", tuning.queries.1)];
@@ -370,6 +397,14 @@ mod tests {
                 "{}",
                 tuning.module
             );
+        }
+    }
+
+    /// A block may have 163 KiB on an A100, and 99 KiB on a GPU of a desktop.
+    #[test]
+    fn tiles_fit_the_shared_memory_they_are_for() {
+        for (tuning, limit) in [(PORTABLE, 163 << 10), (SMALL, 99 << 10)] {
+            assert!(tuning.shared(128).iter().all(|&bytes| bytes <= limit), "{tuning:?}");
         }
     }
 

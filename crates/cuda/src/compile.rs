@@ -27,7 +27,7 @@ pub struct Source {
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 
 /// Every kernel file.
-pub(crate) const SOURCES: [Source; 17] = [
+pub(crate) const SOURCES: [Source; 18] = [
     Source { name: "rms_norm", text: include_str!("kernels/rms_norm.cu") },
     Source { name: "rope", text: include_str!("kernels/rope.cu") },
     Source { name: "swiglu", text: include_str!("kernels/swiglu.cu") },
@@ -40,6 +40,16 @@ pub(crate) const SOURCES: [Source; 17] = [
         text: concat!(
             "#define FORWARD_WARPS 8\n#define FORWARD_KEYS 64\n",
             "#define KV_WARPS 8\n#define KV_QUERIES 64\n#define Q_WARPS 8\n#define Q_KEYS 64\n",
+            include_str!("kernels/attention.cuh"),
+            "\n#line 1\n",
+            include_str!("kernels/attention.cu")
+        ),
+    },
+    Source {
+        name: "attention_small",
+        text: concat!(
+            "#define FORWARD_WARPS 8\n#define FORWARD_KEYS 64\n",
+            "#define KV_WARPS 8\n#define KV_QUERIES 32\n#define Q_WARPS 4\n#define Q_KEYS 32\n",
             include_str!("kernels/attention.cuh"),
             "\n#line 1\n",
             include_str!("kernels/attention.cu")
@@ -97,6 +107,11 @@ impl Compiler {
             .result()
             .map_err(CudaError::nvrtc("nvrtcVersion"))?;
         Ok(Self { arch, version, cache })
+    }
+
+    #[must_use]
+    pub fn with_arch(self, arch: String) -> Self {
+        Self { arch, ..self }
     }
 
     pub fn arch(&self) -> &str {

@@ -36,6 +36,7 @@ struct Inner {
     name: String,
     capability: (i32, i32),
     processors: u32,
+    shared_memory: usize,
     driver: i32,
     compiler: Compiler,
     kernels: Mutex<Kernels>,
@@ -97,12 +98,13 @@ impl Gpu {
         let context = CudaContext::new(ordinal).map_err(CudaError::driver("opening the device"))?;
         let name = context.name().map_err(CudaError::driver("cuDeviceGetName"))?;
         let (major, minor) = context.compute_capability().map_err(CudaError::driver("cuDeviceGetAttribute"))?;
-        let processors = context
-            .attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-            .map_err(CudaError::driver("cuDeviceGetAttribute"))?;
-        let own = if own && (major, minor) == (9, 0) { "a" } else { "" };
-        let compiler = Compiler::new(format!("sm_{major}{minor}{own}"), cache_folder())?;
-        supported(&name, (major, minor), &compiler)?;
+        let attribute = |which| context.attribute(which).map_err(CudaError::driver("cuDeviceGetAttribute"));
+        let processors = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let shared_memory = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let compiler = Compiler::new(String::new(), cache_folder())?;
+        let arch = architecture(&name, (major, minor), &compiler)?;
+        let own = if own && arch == 90 && minor == 0 { "a" } else { "" };
+        let compiler = compiler.with_arch(format!("sm_{arch}{own}"));
         let need = compiler.cuda_version() / 1000 * 1000;
         if driver < need {
             return Err(CudaError::OldDriver { found: driver, need, needs: "the NVRTC found" });
@@ -114,6 +116,7 @@ impl Gpu {
             name,
             capability: (major, minor),
             processors: processors as u32,
+            shared_memory: shared_memory.max(0) as usize,
             driver,
             compiler,
             kernels: Mutex::default(),
@@ -160,6 +163,11 @@ impl Gpu {
     /// Number of streaming multiprocessors.
     pub fn processors(&self) -> u32 {
         self.inner.processors
+    }
+
+    /// Bytes of shared memory that a block may have.
+    pub fn shared_memory(&self) -> usize {
+        self.inner.shared_memory
     }
 
     /// CUDA version the driver supports (13.0 is 13000).
@@ -375,25 +383,30 @@ fn devices() -> Result<usize> {
     Ok(result::device::get_count().map_err(CudaError::driver("cuDeviceGetCount"))?.max(0) as usize)
 }
 
-fn supported(name: &str, (major, minor): (i32, i32), compiler: &Compiler) -> Result<()> {
-    let refuse = |why: String, fix: String| {
-        Err(CudaError::UnsupportedArchitecture { name: name.to_owned(), major, minor, why, fix })
+/// Architecture to compile for, as a number (90 is sm_90): the device's own, or the newest before it of the same generation, whose
+/// machine code it runs as well.
+fn architecture(name: &str, (major, minor): (i32, i32), compiler: &Compiler) -> Result<i32> {
+    let refuse = |why: String, fix: &str| {
+        Err(CudaError::UnsupportedArchitecture { name: name.to_owned(), major, minor, why, fix: fix.to_owned() })
     };
     if major < 8 {
         return refuse(
             "the kernels need bf16 tensor cores, which came with 8.0 (A100, RTX 30)".into(),
-            "use such a GPU, or set device = \"cpu\"".into(),
+            "use such a GPU, or set device = \"cpu\"",
         );
     }
     let known = compiler.architectures()?;
-    if !known.contains(&(major * 10 + minor)) {
-        let (a, b) = (compiler.cuda_version() / 1000, compiler.cuda_version() % 1000 / 10);
-        return refuse(
-            format!("NVRTC {a}.{b} does not know it"),
-            "put a newer CUDA's libraries on LD_LIBRARY_PATH".into(),
-        );
-    }
-    Ok(())
+    nearest(&known, (major, minor)).map_or_else(
+        || {
+            let (a, b) = (compiler.cuda_version() / 1000, compiler.cuda_version() % 1000 / 10);
+            refuse(format!("NVRTC {a}.{b} does not know it"), "put a newer CUDA's libraries on LD_LIBRARY_PATH")
+        },
+        Ok,
+    )
+}
+
+fn nearest(known: &[i32], (major, minor): (i32, i32)) -> Option<i32> {
+    known.iter().copied().filter(|arch| arch / 10 == major && arch % 10 <= minor).max()
 }
 
 fn pool(context: &CudaContext) -> Result<sys::CUmemoryPool> {
@@ -415,4 +428,25 @@ fn keep_freed_memory(context: &CudaContext) -> Result<()> {
     unsafe { sys::cuMemPoolSetAttribute(pool, attribute, (&raw mut keep).cast()) }
         .result()
         .map_err(CudaError::driver("cuMemPoolSetAttribute"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn machine_code_is_of_the_devices_generation_and_no_newer() {
+        let known = [75, 80, 86, 89, 90, 100, 120];
+        for (capability, arch) in [
+            ((8, 0), Some(80)),
+            ((8, 7), Some(86)),
+            ((8, 9), Some(89)),
+            ((9, 0), Some(90)),
+            ((10, 3), Some(100)),
+            ((11, 0), None),
+            ((12, 1), Some(120)),
+        ] {
+            assert_eq!(nearest(&known, capability), arch, "{capability:?}");
+        }
+    }
 }

@@ -48,6 +48,7 @@ on_gpu! {
     attention_forward
     attention_backward
     attention_portable
+    attention_small
     attention_f32
     decode
     repeats_bit_for_bit

@@ -14,8 +14,8 @@ use hone_engine::parity::{self, How};
 use hone_engine::{Adapter, Backend, Cpu, Generator, Model, Net, Policy, Snapshot};
 use hone_testdata::committed;
 use hone_trace::{
-    Batch, BatchNode, Learner, Loss, LossStats, OptimizerStep, PolicyVersion, SampleRequest, SamplingParams, Target,
-    TokenBatch,
+    Batch, BatchNode, LearnFault, Learner, Loss, LossStats, OptimizerStep, PolicyVersion, SampleRequest,
+    SamplingParams, Target, TokenBatch,
 };
 
 const MODELS: [&str; 3] = ["engine/qwen2-bias", "engine/qwen3-tied", "engine/qwen3-yarn"];
@@ -118,17 +118,17 @@ impl Loss for Nll {
 }
 
 /// The policy after some steps on sequences of this seed.
-fn stepped(learner: &mut NativeLearner<Cuda<bf16>>, seeds: Range<u32>) -> PolicyVersion {
+fn stepped(learner: &mut NativeLearner<Cuda<bf16>>, seeds: Range<u32>) -> Result<PolicyVersion, LearnFault> {
     let target =
         |offset| Target { node: 0, offset, sampler: 0.0, behaviour: 0.0, old: None, advantage: 1.0, weight: 0.05 };
     for seed in seeds {
         let nodes = vec![BatchNode { parent: None, tokens: (0..20).map(|i| (i * i + 31 * seed) % 380).collect() }];
-        let targets = (1..20).map(target).collect();
-        let batch = Batch { nodes, targets, sequences: vec![0..19], temperature: 1.0 };
-        block_on(learner.accumulate(&batch, &Nll)).unwrap();
-        block_on(learner.step(OptimizerStep { learning_rate: 1e-3, max_grad_norm: Some(1.0), publish: true })).unwrap();
+        let targets: Vec<Target> = (1..20).map(target).collect();
+        let sequences = std::iter::once(0..targets.len()).collect();
+        block_on(learner.accumulate(&Batch { nodes, targets, sequences, temperature: 1.0 }, &Nll))?;
+        block_on(learner.step(OptimizerStep { learning_rate: 1e-3, max_grad_norm: Some(1.0), publish: true }))?;
     }
-    learner.version()
+    Ok(learner.version())
 }
 
 #[test]
@@ -139,11 +139,11 @@ fn a_step_taken_back_leaves_no_trace() {
         let model = Model::load(&committed(MODELS[1]), device).unwrap();
         let policy = Policy::new(Snapshot::new(model, None, "laws"));
         let mut learner = NativeLearner::new(policy, None, LearnerSettings::default());
-        let remembered = stepped(&mut learner, 0..2);
+        let remembered = stepped(&mut learner, 0..2).unwrap();
         block_on(learner.remember(Path::new("unused"))).unwrap();
-        let expected = stepped(&mut learner, 2..4);
+        let expected = stepped(&mut learner, 2..4).unwrap();
         block_on(learner.undo(Path::new("unused"), 2)).unwrap();
         assert_eq!(learner.version(), remembered, "{store}");
-        assert_eq!(stepped(&mut learner, 2..4), expected, "{store}");
+        assert_eq!(stepped(&mut learner, 2..4).unwrap(), expected, "{store}");
     }
 }

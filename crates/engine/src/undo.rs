@@ -27,15 +27,12 @@ impl Remembered {
     /// Puts the weights into a snapshot, and the state into its optimizer.
     pub(crate) fn put<B: Backend>(&self, snapshot: &mut Snapshot<B>, optimizer: &mut AdamW<B>) -> Result<()> {
         let (model, source) = (&snapshot.model, Host(&self.weights));
-        match &mut snapshot.adapter {
-            Some(adapter) => {
-                let adapter = Arc::make_mut(adapter);
-                adapter.weights = model.device.load_adapter(&model.config, &adapter.config, &adapter.table, &source)?;
-            }
-            None => {
-                let weights = model.device.load(&model.config, &model.params, &source)?;
-                snapshot.model.weights = Arc::new(weights);
-            }
+        if let Some(adapter) = &mut snapshot.adapter {
+            let adapter = Arc::make_mut(adapter);
+            adapter.weights = model.device.load_adapter(&model.config, &adapter.config, &adapter.table, &source)?;
+        } else {
+            let weights = model.device.load(&model.config, &model.params, &source)?;
+            snapshot.model.weights = Arc::new(weights);
         }
         optimizer.set(&self.optimizer)
     }

@@ -116,6 +116,12 @@ pub(super) fn portable(gpu: &Gpu) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
+pub(super) fn small(gpu: &Gpu) -> Result<Vec<Measured>> {
+    let mut all = forward_by::<bf16>(gpu, Plan::small)?;
+    all.extend(backward_by::<bf16>(gpu, Plan::small)?);
+    Ok(all)
+}
+
 pub(super) fn in_f32(gpu: &Gpu) -> Result<Vec<Measured>> {
     let mut all = forward_by::<f32>(gpu, Plan::forest)?;
     all.extend(backward_by::<f32>(gpu, Plan::forest)?);

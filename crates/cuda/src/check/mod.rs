@@ -42,7 +42,7 @@ impl std::fmt::Debug for Check {
 }
 
 /// Every check, simple kernels before what is built of them.
-pub const CHECKS: [Check; 25] = [
+pub const CHECKS: [Check; 26] = [
     Check { name: "matmul", body: matmul::matmul },
     Check { name: "rms_norm_bf16", body: elementwise::rms_norm::<half::bf16> },
     Check { name: "rms_norm_f32", body: elementwise::rms_norm::<f32> },
@@ -59,6 +59,7 @@ pub const CHECKS: [Check; 25] = [
     Check { name: "attention_forward", body: attention::forward },
     Check { name: "attention_backward", body: attention::backward },
     Check { name: "attention_portable", body: attention::portable },
+    Check { name: "attention_small", body: attention::small },
     Check { name: "attention_f32", body: attention::in_f32 },
     Check { name: "decode", body: decode::decode },
     Check { name: "repeats_bit_for_bit", body: step::repeats },
