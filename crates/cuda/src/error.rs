@@ -37,13 +37,16 @@ pub enum CudaError {
     #[error("the kernel {name} does not compile for {arch}:\n{log}  fix: this is a defect of Hone, please report it")]
     Compile { name: String, arch: String, log: String },
     #[error(
-        "out of GPU memory: {asked} bytes asked for, {free} of {total} free\n  fix: a smaller batch or context, or end \
-         other programs on this GPU"
+        "out of GPU memory: {} asked for, {} of {} free\n  fix: a smaller batch or context, or end other programs on this GPU",
+        size(*asked),
+        size(*free),
+        size(*total)
     )]
     OutOfMemory { asked: usize, free: usize, total: usize },
     #[error(
-        "the system gave no {asked} bytes of page-locked memory for moments\n  fix: moments = \"8bit\" or LoRA, a machine with more \
-         memory, or a higher limit of locked memory (ulimit -l)"
+        "the system gave no {} of page-locked memory for moments\n  fix: moments = \"8bit\" or LoRA, a machine with more memory, \
+         or a higher limit of locked memory (ulimit -l)",
+        size(*asked)
     )]
     HostMemory { asked: usize },
     #[error(
@@ -81,4 +84,9 @@ impl CudaError {
 /// Shape error unless `condition` holds.
 pub(crate) fn ensure(condition: bool, kernel: &'static str, what: impl FnOnce() -> String) -> Result<()> {
     if condition { Ok(()) } else { Err(CudaError::Shape { kernel, what: what() }) }
+}
+
+/// Bytes as people read them.
+fn size(bytes: usize) -> String {
+    if bytes < 1 << 30 { format!("{:.0} MB", bytes as f64 / 1e6) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }

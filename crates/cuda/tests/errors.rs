@@ -18,7 +18,10 @@ fn every_missing_piece_names_its_fix() {
         (CudaError::OldDriver { found: 12_040, need: 13_000, needs: "the NVRTC found" }, ["12.4", "older CUDA"]),
         (CudaError::NoNvrtc, ["libnvrtc.so", "LD_LIBRARY_PATH"]),
         (CudaError::NoCublasLt, ["libcublasLt.so", "LD_LIBRARY_PATH"]),
-        (CudaError::OutOfMemory { asked: 5, free: 3, total: 4 }, ["3 of 4 free", "smaller batch"]),
+        (
+            CudaError::OutOfMemory { asked: 5 << 30, free: 3_000_000, total: 80_000_000_000 },
+            ["5.4 GB asked for, 3 MB of 80.0 GB free", "smaller batch"],
+        ),
         (CudaError::NotFinite { what: "layer 3, gate_up".into() }, ["layer 3, gate_up", "learning rate"]),
         (
             CudaError::Driver { call: "cuLaunchKernel", what: "illegal address".into() },

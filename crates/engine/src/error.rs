@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use hone_trace::gigabytes;
+
 pub type Result<T> = std::result::Result<T, EngineError>;
 
 #[derive(Debug, thiserror::Error)]
@@ -25,8 +27,10 @@ pub enum EngineError {
     Batch(String),
 
     #[error(
-        "{rows} packed tokens need {needed} bytes of activations and the limit is {limit}; raise the limit, pack fewer \
-         tokens or turn recomputation on"
+        "{rows} packed tokens need {} of activations and the limit is {}; raise the limit, pack fewer tokens or turn \
+         recomputation on",
+        gigabytes(*needed),
+        gigabytes(*limit)
     )]
     Memory { needed: u64, limit: u64, rows: usize },
 

@@ -269,7 +269,9 @@ fn short<B: Backend>(snapshot: &Snapshot<B>, keep: Keep, error: EngineError) -> 
     }
     let recompute = if keep == Keep::Everything { ", or train.recompute = true" } else { "" };
     let fix = match low {
-        0 => format!("raise the limit, or train a smaller model{recompute}"),
+        0 => format!(
+            "train a smaller model or an adapter (policy.lora), raise train.activation_mb if it is set{recompute}"
+        ),
         tokens => format!("train.batch_tokens of at most {tokens} fit{recompute}"),
     };
     LearnFault::Memory { needed, limit, fix }

@@ -279,3 +279,8 @@ impl EngineFault {
         Self { what: what.into(), transient: false }
     }
 }
+
+/// Bytes as people read them.
+pub fn gigabytes(bytes: u64) -> String {
+    if bytes < 1 << 30 { format!("{:.0} MB", bytes as f64 / 1e6) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
+}

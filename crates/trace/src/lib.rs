@@ -33,7 +33,7 @@ pub use clean::{clean, clean_json, clean_line, rounded, signed};
 pub use digest::{BadDigest, Digest};
 pub use engine::{
     AdamWSettings, Engine, EngineFault, EngineKind, EngineSpec, FreshSpec, LeanState, LearnerSpec, LoraSpec, Memory,
-    NativeDevice, NativeMoments, NativeOptions, NativePrecision, Reference, Workload,
+    NativeDevice, NativeMoments, NativeOptions, NativePrecision, Reference, Workload, gigabytes,
 };
 pub use group::{Advantage, Fate, Group, Lesson, NoSignal, Span};
 pub use lock::{LockError, SPLIT_LOCK, Side, SplitLock};

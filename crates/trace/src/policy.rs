@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, LossStats};
 use crate::documented;
+use crate::engine::gigabytes;
 use crate::loss::Loss;
 use crate::node::{PolicyVersion, Sampled};
 use crate::outcome::{Boundary, Fault};
@@ -293,7 +294,7 @@ pub struct StepReport {
 pub enum LearnFault {
     #[error("the batch cannot be trained on: {0}")]
     BadBatch(String),
-    #[error("the learner needs {needed} bytes and may use {limit}; {fix}")]
+    #[error("the learner needs {} and may use {}; {fix}", gigabytes(*needed), gigabytes(*limit))]
     Memory { needed: u64, limit: u64, fix: String },
     /// `transient`: worth retrying, the other side was busy or unreachable. A learner retries by itself where that is
     /// safe; a fault that it reports ends the run, which can resume from its newest checkpoint.

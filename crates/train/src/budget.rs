@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use hone_trace::{Engine, Group, LeanState, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload};
+use hone_trace::{
+    Engine, Group, LeanState, LearnFault, Learner, LearnerSpec, Memory, Seed, Task, Trace, Workload, gigabytes,
+};
 use serde::Serialize;
 
 use crate::faults::Broke;
@@ -194,11 +196,6 @@ fn largest(least: usize, most: usize, fits: impl Fn(usize) -> bool) -> Option<us
         if fits(middle) { low = middle } else { high = middle }
     }
     Some(low)
-}
-
-/// Bytes as people read them.
-pub fn gigabytes(bytes: u64) -> String {
-    if bytes < 1 << 30 { format!("{:.0} MB", bytes as f64 / 1e6) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
 }
 
 /// Time estimate of a run, from a small measurement.

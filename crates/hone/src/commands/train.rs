@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use hone_trace::did_you_mean;
 use hone_trace::rundir::{RunReader, vacant};
-use hone_train::budget::{Budget, gigabytes};
+use hone_trace::{did_you_mean, gigabytes};
+use hone_train::budget::Budget;
 use hone_train::checkpoint;
 use hone_train::ledger::TokenFate;
 use hone_train::placebo::Placebo;

@@ -63,7 +63,7 @@ async fn more_memory_than_there_is_is_refused_with_the_fix() {
     let run = directory.path().join("run");
     let recipe = recipe(&["train.activation_mb=1"]);
     let error = train(&setup(&recipe), &recipe, &run, &mut Silent).await.unwrap_err().to_string();
-    assert!(error.contains("bytes") && error.contains("train.batch_tokens of at most"), "{error}");
+    assert!(error.contains("may use 1 MB") && error.contains("train.batch_tokens of at most"), "{error}");
     assert_eq!(traces(&run).len(), 4, "the evaluation before it is recorded");
     assert_eq!(RunReader::open(&run).unwrap().checkpoints().unwrap().len(), 1, "and so is the beginning");
 }

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
-use hone_train::budget::{Budget, gigabytes};
+use hone_trace::gigabytes;
+use hone_train::budget::Budget;
 use hone_train::fresh::FreshTokenizer;
 use hone_train::recipe::Recipe;
 use hone_train::setup::Setup;

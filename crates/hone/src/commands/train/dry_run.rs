@@ -4,8 +4,8 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use hone_trace::{clean, clean_json};
-use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate, gigabytes};
+use hone_trace::{clean, clean_json, gigabytes};
+use hone_train::budget::{Budget, Estimate, MemoryBudget, estimate};
 use hone_train::recipe::Recipe;
 use serde_json::json;
 
