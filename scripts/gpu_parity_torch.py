@@ -5,9 +5,10 @@ Needs the built `hone`, PyTorch and transformers; no Rust, no network. Passes if
 in bf16, on average and in its 99.9th percentile, and every gradient's cosine with PyTorch's in f32 is over 0.999 or that of
 PyTorch's in bf16.
 
-    scripts/gpu_parity_torch.py [--binary target/release/hone] [--device cuda]
+    scripts/gpu_parity_torch.py [--binary target/release/hone] [--device cuda] [--torch-device cuda] [--only qwen2]
 
-With `--device cpu` the engine computes in f32 and must be within 1e-4: a test of this script where there is no GPU.
+With `--device cpu` the engine computes in f32 and must be within 1e-4. Without a GPU, bf16 is compared on the emulated one, in half
+an hour: `crates/cuda/emulator/run scripts/gpu_parity_torch.py --torch-device cpu`.
 """
 
 import argparse
@@ -79,19 +80,19 @@ def errors(found, wanted):
     return {"mean": float(gap.mean()), "p99.9": float(numpy.quantile(gap, 0.999)), "largest": float(gap.max())}
 
 
-def compare(binary, config, device, folder, seed):
+def compare(binary, config, device, torch_device, folder, seed):
     rng = numpy.random.default_rng(seed)
     sequences = [rng.integers(0, config.vocab_size, length).tolist() for length in LENGTHS]
     slopes = [rng.normal(size=length - 1).astype(numpy.float32).tolist() for length in LENGTHS]
     model = made(config, folder, seed)
-    exact, gradients = torch_side(model, device, torch.float32, sequences, slopes)
+    exact, gradients = torch_side(model, torch_device, torch.float32, sequences, slopes)
     ours, our_gradients = hone_side(binary, folder, device, sequences, slopes)
     result = {"hone": errors(ours, exact)}
     least = {"hone": min((cosine(our_gradients[name], value), name) for name, value in gradients.items())}
     if device == "cpu":
         passed = result["hone"]["largest"] < 1e-4 and least["hone"][0] > 1 - 1e-6
     else:
-        theirs, their_gradients = torch_side(model, device, torch.bfloat16, sequences, slopes)
+        theirs, their_gradients = torch_side(model, torch_device, torch.bfloat16, sequences, slopes)
         result["torch bf16"] = errors(theirs, exact)
         least["torch bf16"] = min((cosine(their_gradients[name], value), name) for name, value in gradients.items())
         close = all(result["hone"][key] <= result["torch bf16"][key] for key in ("mean", "p99.9"))
@@ -103,12 +104,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default="target/release/hone")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--torch-device", choices=["cuda", "cpu"], help="where PyTorch computes; default: --device")
+    parser.add_argument("--only", default="", help="models whose name contains this")
     arguments = parser.parse_args()
+    if not any(arguments.only in name for name in MODELS):
+        parser.error(f"--only: no model's name contains {arguments.only!r}; there are {list(MODELS)}")
     torch.backends.cuda.matmul.allow_tf32 = False
     result = {}
     for seed, (name, config) in enumerate(MODELS.items()):
+        if arguments.only not in name:
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            result[name] = compare(arguments.binary, config, arguments.device, pathlib.Path(folder), seed)
+            devices = arguments.device, arguments.torch_device or arguments.device
+            result[name] = compare(arguments.binary, config, *devices, pathlib.Path(folder), seed)
+        print(f"{name}: {json.dumps(result[name])}", file=sys.stderr, flush=True)
     result["pass"] = all(part["pass"] for part in result.values())
     print(json.dumps(result, indent=1))
     return 0 if result["pass"] else 1

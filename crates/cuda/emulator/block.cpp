@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 
 Index threadIdx, blockIdx, blockDim, gridDim;
@@ -26,7 +27,7 @@ struct Fiber {
     long value;
     bool done;
 };
-constexpr size_t STACK = 128 << 10, PAGE = 4096;
+constexpr size_t STACK = 128 << 10, PAGE = 64 << 10;
 Fiber fibers[1024];
 char* stacks;
 void* scheduler;
@@ -125,10 +126,10 @@ static void become(void** save, unsigned thread) {
 
 void wait_while(const long* word, long value) {
     if (*word != value) return;
-    unsigned me = current, next = late ? me - 1 : me + 1;
+    unsigned me = current, next = me + 1;
     fibers[me].word = word, fibers[me].value = value;
     // The next lane of the warp without the scheduler between: most meetings are those of warps.
-    if (next / 32 == me / 32 && next < blockDim.x && can_run(fibers[next])) become(&fibers[me].stack_pointer, next);
+    if (!late && next % 32 && next < blockDim.x && can_run(fibers[next])) become(&fibers[me].stack_pointer, next);
     else switch_stack(&fibers[me].stack_pointer, scheduler);
 }
 
@@ -163,7 +164,8 @@ static void** arguments_now;
 static void enter() {
     running->call(arguments_now);
     alive--;
-    if (everyone.here && everyone.here == alive) everyone.here = 0, everyone.round++;
+    // Those that wait for the whole block no longer wait for this one.
+    if (everyone.here && everyone.here == alive) everyone.here = 0, everyone.round++, were_all_true = all_true, all_true = 1;
     fibers[current].done = true;
     switch_stack(&fibers[current].stack_pointer, scheduler);
     __builtin_unreachable();
@@ -183,19 +185,22 @@ static void make(unsigned thread) {
     fibers[thread] = {at, nullptr, 0, false};
 }
 
-// Early: threads in order. Late: warps in random order, their lanes backwards.
+// Early: threads in order. Late: warps in random order, of each some of the lanes that could run.
 static void run_block() {
     unsigned threads = blockDim.x, count = (threads + 31) / 32, order[32];
     for (unsigned w = 0; w < count; w++) order[w] = w;
     while (alive) {
         bool any = false;
         if (late) std::shuffle(order, order + count, dice);
-        for (unsigned w = 0; w < count; w++)
+        for (unsigned w = 0; w < count; w++) {
+            unsigned chosen = late ? dice() : ~0u;
             for (unsigned l = 0; l < 32; l++) {
-                unsigned thread = order[w] * 32 + (late ? 31 - l : l);
-                if (thread >= threads) continue;
-                if (can_run(fibers[thread])) any = true, become(&scheduler, thread);
+                unsigned thread = order[w] * 32 + l;
+                if (thread >= threads || !can_run(fibers[thread])) continue;
+                any = true;
+                if (chosen >> l & 1) become(&scheduler, thread);
             }
+        }
         if (!any && !(overdue && overdue())) fail("all threads wait: a barrier that not all of them reach");
     }
 }
@@ -215,7 +220,7 @@ extern "C" __attribute__((visibility("default"))) void emulated_run(const Kernel
     unsigned blocks = grid[0] * grid[1], first = late ? dice() % blocks : 0;
     // A stride that shares no factor with the number of blocks visits each once.
     unsigned stride = late ? dice() % blocks + 1 : 1;
-    while (std::__gcd(stride, blocks) != 1) stride++;
+    while (std::gcd(stride, blocks) != 1) stride++;
     for (unsigned n = 0; n < blocks; n++) {
         unsigned block = (first + (uint64_t)n * stride) % blocks;
         blockIdx = {block % grid[0], block / grid[0], 0};

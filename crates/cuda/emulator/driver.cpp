@@ -1,7 +1,7 @@
 // The CUDA driver of an emulated GPU: the part of its C interface that Hone calls.
 //
 // Every stream is a queue. Early, work is done when it is queued; late (EMULATOR_ORDER=late), when the host waits for it, so that
-// what nothing waits for is missing. Memory past a buffer's end, or freed, is not mapped; fresh memory is NaN.
+// what nothing waits for is missing. A buffer ends where its pages do, within 255 bytes; freed memory is unmapped; fresh memory is NaN.
 // Hollow (EMULATOR_HOLLOW=1), kernels and products do nothing and memory is only reserved: plans and peaks of real models.
 
 #include <dlfcn.h>
@@ -51,8 +51,8 @@ bool hollow() { return setting("EMULATOR_HOLLOW", 0); }
 /// Bytes of shared memory that a block may have.
 int most_shared() {
     switch (setting("EMULATOR_CAPABILITY", 90)) {
-        case 80: return 163 << 10;
-        case 90: case 100: return 227 << 10;
+        case 80: case 87: return 163 << 10;
+        case 90: case 100: case 103: return 227 << 10;
         default: return 99 << 10;
     }
 }
@@ -117,7 +117,7 @@ void expect_range(uint64_t at, uint64_t bytes, const char* what) {
     auto& [start, block] = *std::prev(after);
     if (at + bytes > start + block.bytes) die(what);
 }
-/// Whether an operation on so many bytes is worth doing where kernels do nothing: flags and counts are, weights are not.
+/// True if an operation on this many bytes is done in hollow mode too: flags and counts are, weights are not.
 bool done_for(uint64_t bytes) { return !hollow() || bytes <= 1 << 20; }
 
 struct Module {
@@ -264,13 +264,14 @@ API cuMemAllocAsync(uint64_t* to, size_t bytes, Stream* stream) {
     char* map = (char*)mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED || mprotect(map + PAGE, pages, PROT_READ | PROT_WRITE)) return NO_MEMORY;
     char* start = map + PAGE + pages - whole;
-    if (!hollow()) memset(start, 0xff, whole);
+    if (!hollow()) memset(map + PAGE, 0xff, pages);
     blocks[*to = (uint64_t)start] = {map, mapped, bytes};
     used += taken, peak = std::max(peak, used), reserved = std::max(reserved, used);
     return OK;
 }
 API cuMemFreeAsync(uint64_t at, Stream* stream) {
     IN_CONTEXT;
+    if (stream->recorded) return CAPTURING;
     auto found = blocks.find(at);
     if (found == blocks.end()) return INVALID;
     used -= (found->second.bytes + GRAIN - 1) / GRAIN * GRAIN;
@@ -289,6 +290,8 @@ API cuMemHostAlloc(void** to, size_t bytes, unsigned) {
 }
 API cuMemFreeHost(void* at) {
     LOCKED;
+    // As the driver does, after what is queued.
+    for (Stream* stream : streams) stream->drain();
     return pinned.erase((uint64_t)at) ? free(at), OK : INVALID;
 }
 
@@ -338,6 +341,8 @@ API cuModuleLoadData(Module** to, const char* image) {
     void* library = dlopen(image, RTLD_NOW | RTLD_LOCAL);
     if (!library) return fprintf(stderr, "emulated GPU: %s\n", dlerror()), INVALID;
     auto symbol = [&](const char* name) { return dlsym(library, name); };
+    for (const char* name : {"emulated_kernels", "emulated_count", "emulated_run", "emulated_place"})
+        if (!symbol(name)) return fprintf(stderr, "emulated GPU: %s has no %s\n", image, name), INVALID;
     *to = new Module{(const Kernel*)symbol("emulated_kernels"), *(size_t*)symbol("emulated_count"),
                      (decltype(Module::run))symbol("emulated_run"), (decltype(Module::place))symbol("emulated_place")};
     return OK;

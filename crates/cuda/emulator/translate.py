@@ -71,13 +71,16 @@ def main():
         digest.update(file.read_bytes())
     library = HERE / "kernels" / f"{digest.hexdigest()[:20]}.so"
     if not library.exists():
-        file, temporary = library.with_suffix(".cpp"), library.with_suffix(f".{sys.argv[1].rsplit('-', 1)[-1]}")
+        # Several processes and threads may compile the same kernel at once.
+        own = sys.argv[1].rsplit("-", 1)[-1]
+        file, temporary = library.with_suffix(f".{own}.cpp"), library.with_suffix(f".{own}")
         file.write_text(source)
         command = [*COMPILER, f"-I{HERE}", "-shared", str(file), *map(str, runtime), "-o", str(temporary)]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             sys.exit(done.stderr)
         temporary.rename(library)
+        file.rename(library.with_suffix(".cpp"))
     print(library)
 
 

@@ -97,6 +97,11 @@ pub struct Compiler {
 
 impl Compiler {
     pub fn new(arch: String, cache: Option<PathBuf>) -> Result<Self> {
+        Ok(Self { arch, version: Self::found()?, cache })
+    }
+
+    /// NVRTC's version, (major, minor).
+    pub fn found() -> Result<(i32, i32)> {
         // SAFETY: only looks the library up.
         if !unsafe { sys::is_culib_present() } {
             return Err(CudaError::NoNvrtc);
@@ -106,12 +111,7 @@ impl Compiler {
         unsafe { sys::nvrtcVersion(&raw mut version.0, &raw mut version.1) }
             .result()
             .map_err(CudaError::nvrtc("nvrtcVersion"))?;
-        Ok(Self { arch, version, cache })
-    }
-
-    #[must_use]
-    pub fn with_arch(self, arch: String) -> Self {
-        Self { arch, ..self }
+        Ok(version)
     }
 
     pub fn arch(&self) -> &str {
@@ -124,8 +124,8 @@ impl Compiler {
     }
 
     /// Architectures that NVRTC can compile for, as numbers (90 is sm_90).
-    #[expect(clippy::unused_self, reason = "a compiler proves that NVRTC was found")]
-    pub fn architectures(&self) -> Result<Vec<i32>> {
+    pub fn architectures() -> Result<Vec<i32>> {
+        Self::found()?;
         let mut count = 0;
         // SAFETY: the pointer is to a live integer.
         unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) }
@@ -283,7 +283,7 @@ mod tests {
     #[ignore = "needs NVRTC (libnvrtc.so on LD_LIBRARY_PATH), no GPU"]
     fn every_source_compiles_and_a_corrupt_entry_is_compiled_again() {
         let folder = tempfile::tempdir().unwrap();
-        for arch in ["sm_80", "sm_90a", "sm_100"] {
+        for arch in ["sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"] {
             let compiler = Compiler::new(arch.into(), Some(folder.path().into())).unwrap();
             for source in SOURCES.iter().filter(|s| arch == "sm_90a" || s.name != "attention_hopper") {
                 let cubin = compiler.cubin(source).unwrap_or_else(|e| panic!("{e}"));

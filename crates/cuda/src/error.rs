@@ -88,5 +88,9 @@ pub(crate) fn ensure(condition: bool, kernel: &'static str, what: impl FnOnce() 
 
 /// Bytes as people read them.
 fn size(bytes: usize) -> String {
-    if bytes < 1 << 30 { format!("{:.0} MB", bytes as f64 / 1e6) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
+    if bytes < 1_000_000_000 {
+        format!("{:.0} MB", bytes as f64 / 1e6)
+    } else {
+        format!("{:.1} GB", bytes as f64 / 1e9)
+    }
 }

@@ -101,10 +101,9 @@ impl Gpu {
         let attribute = |which| context.attribute(which).map_err(CudaError::driver("cuDeviceGetAttribute"));
         let processors = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let shared_memory = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        let compiler = Compiler::new(String::new(), cache_folder())?;
-        let arch = architecture(&name, (major, minor), &compiler)?;
+        let arch = architecture(&name, (major, minor))?;
         let own = if own && arch == 90 && minor == 0 { "a" } else { "" };
-        let compiler = compiler.with_arch(format!("sm_{arch}{own}"));
+        let compiler = Compiler::new(format!("sm_{arch}{own}"), cache_folder())?;
         let need = compiler.cuda_version() / 1000 * 1000;
         if driver < need {
             return Err(CudaError::OldDriver { found: driver, need, needs: "the NVRTC found" });
@@ -383,9 +382,8 @@ fn devices() -> Result<usize> {
     Ok(result::device::get_count().map_err(CudaError::driver("cuDeviceGetCount"))?.max(0) as usize)
 }
 
-/// Architecture to compile for, as a number (90 is sm_90): the device's own, or the newest before it of the same generation, whose
-/// machine code it runs as well.
-fn architecture(name: &str, (major, minor): (i32, i32), compiler: &Compiler) -> Result<i32> {
+/// Architecture to compile for, as a number (90 is sm_90).
+fn architecture(name: &str, (major, minor): (i32, i32)) -> Result<i32> {
     let refuse = |why: String, fix: &str| {
         Err(CudaError::UnsupportedArchitecture { name: name.to_owned(), major, minor, why, fix: fix.to_owned() })
     };
@@ -395,18 +393,25 @@ fn architecture(name: &str, (major, minor): (i32, i32), compiler: &Compiler) -> 
             "use such a GPU, or set device = \"cpu\"",
         );
     }
-    let known = compiler.architectures()?;
-    nearest(&known, (major, minor)).map_or_else(
+    nearest(&Compiler::architectures()?, major * 10 + minor).map_or_else(
         || {
-            let (a, b) = (compiler.cuda_version() / 1000, compiler.cuda_version() % 1000 / 10);
+            let (a, b) = Compiler::found()?;
             refuse(format!("NVRTC {a}.{b} does not know it"), "put a newer CUDA's libraries on LD_LIBRARY_PATH")
         },
         Ok,
     )
 }
 
-fn nearest(known: &[i32], (major, minor): (i32, i32)) -> Option<i32> {
-    known.iter().copied().filter(|arch| arch / 10 == major && arch % 10 <= minor).max()
+/// Architectures of Jetson modules: their machine code is their own.
+const JETSON: [i32; 4] = [87, 88, 101, 110];
+
+/// A device's own architecture, or the newest before it of the same generation, whose machine code it also runs.
+fn nearest(known: &[i32], own: i32) -> Option<i32> {
+    if known.contains(&own) {
+        return Some(own);
+    }
+    let runs = |arch: &i32| arch / 10 == own / 10 && *arch < own && !JETSON.contains(arch) && !JETSON.contains(&own);
+    known.iter().copied().filter(runs).max()
 }
 
 fn pool(context: &CudaContext) -> Result<sys::CUmemoryPool> {
@@ -436,17 +441,18 @@ mod tests {
 
     #[test]
     fn machine_code_is_of_the_devices_generation_and_no_newer() {
-        let known = [75, 80, 86, 89, 90, 100, 120];
-        for (capability, arch) in [
-            ((8, 0), Some(80)),
-            ((8, 7), Some(86)),
-            ((8, 9), Some(89)),
-            ((9, 0), Some(90)),
-            ((10, 3), Some(100)),
-            ((11, 0), None),
-            ((12, 1), Some(120)),
+        let known = [75, 80, 86, 89, 90, 100, 101, 120];
+        for (own, arch) in [
+            (80, Some(80)),
+            (87, None),
+            (89, Some(89)),
+            (90, Some(90)),
+            (101, Some(101)),
+            (103, Some(100)),
+            (110, None),
+            (121, Some(120)),
         ] {
-            assert_eq!(nearest(&known, capability), arch, "{capability:?}");
+            assert_eq!(nearest(&known, own), arch, "{own}");
         }
     }
 }

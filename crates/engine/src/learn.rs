@@ -270,7 +270,7 @@ fn short<B: Backend>(snapshot: &Snapshot<B>, keep: Keep, error: EngineError) -> 
     let recompute = if keep == Keep::Everything { ", or train.recompute = true" } else { "" };
     let fix = match low {
         0 => format!(
-            "train a smaller model or an adapter (policy.lora), raise train.activation_mb if it is set{recompute}"
+            "train a smaller model or an adapter (policy.lora), or raise train.activation_mb if it is set{recompute}"
         ),
         tokens => format!("train.batch_tokens of at most {tokens} fit{recompute}"),
     };
@@ -342,6 +342,7 @@ impl<B: Backend> Learner for NativeLearner<B> {
     }
 
     async fn remember(&mut self, _dir: &Path) -> std::result::Result<(), LearnFault> {
+        self.remembered = None;
         self.remembered = Some(Remembered::of(&self.policy.current(), &self.optimizer).map_err(fault)?);
         Ok(())
     }

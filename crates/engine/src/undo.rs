@@ -8,7 +8,8 @@ use crate::optim::{AdamW, AdamWState};
 use crate::policy::Snapshot;
 use crate::weights::Host;
 
-/// Trained weights and optimizer state of one version. Host memory, so that a GPU needs no second set of weights.
+/// Trained weights and optimizer state of one version, 12 bytes per parameter. In host memory: a GPU needs a second set of weights
+/// only while a step is taken back.
 #[derive(Debug)]
 pub(crate) struct Remembered {
     weights: Vec<f32>,
@@ -28,12 +29,15 @@ impl Remembered {
     pub(crate) fn put<B: Backend>(&self, snapshot: &mut Snapshot<B>, optimizer: &mut AdamW<B>) -> Result<()> {
         let (model, source) = (&snapshot.model, Host(&self.weights));
         if let Some(adapter) = &mut snapshot.adapter {
-            let adapter = Arc::make_mut(adapter);
-            adapter.weights = model.device.load_adapter(&model.config, &adapter.config, &adapter.table, &source)?;
+            let device = &model.device;
+            let weights = device.load_adapter(&model.config, &adapter.config, &adapter.table, &source)?;
+            optimizer.set(&self.optimizer)?;
+            Arc::make_mut(adapter).weights = weights;
         } else {
             let weights = model.device.load(&model.config, &model.params, &source)?;
+            optimizer.set(&self.optimizer)?;
             snapshot.model.weights = Arc::new(weights);
         }
-        optimizer.set(&self.optimizer)
+        Ok(())
     }
 }

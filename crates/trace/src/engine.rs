@@ -282,5 +282,9 @@ impl EngineFault {
 
 /// Bytes as people read them.
 pub fn gigabytes(bytes: u64) -> String {
-    if bytes < 1 << 30 { format!("{:.0} MB", bytes as f64 / 1e6) } else { format!("{:.1} GB", bytes as f64 / 1e9) }
+    match bytes {
+        0..1_000_000 => format!("{:.0} KB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.0} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
 }

@@ -212,9 +212,10 @@ pub trait Learner: Send {
     /// Returns to the state that [`Learner::save`] wrote and publishes it as version `step` of its run.
     async fn restore(&mut self, dir: &Path, step: u64) -> Result<(), LearnFault>;
 
-    /// Remembers the current state before a step that may be undone. A learner that can keeps it in memory; others save it
-    /// to `dir`.
+    /// Remembers the current state before a step that may be undone: in memory if the learner supports that, else in `dir`.
     async fn remember(&mut self, dir: &Path) -> Result<(), LearnFault> {
+        std::fs::create_dir_all(dir)
+            .map_err(|e| LearnFault::failed(format!("cannot create {}: {e}", dir.display())))?;
         self.save(dir).await
     }
 

@@ -28,7 +28,7 @@ documented! {
     #[serde(deny_unknown_fields, default)]
     pub struct AsyncRecipe {
         /// Maximum staleness: steps that an episode's policy may be behind the one being trained. 0: every step
-        /// samples, then learns, and every run gives the same numbers.
+        /// samples, then learns, and on the CPU every run gives the same numbers.
         pub staleness: u64 where whole(0, MOST_STALENESS as i64),
         /// Threads reserved for the learner; the sampler gets the others. 0: they take turns on all of them.
         pub learner_threads: usize where whole(0, 4_096),

@@ -72,8 +72,6 @@ pub fn limits(other: &Path) -> Result<BTreeMap<u64, f64>, TrainError> {
 impl Bound {
     /// Has the learner remember its current state.
     pub async fn remember(&self, learner: &mut dyn Learner) -> Result<(), TrainError> {
-        let failed = |source| TrainError::Checkpoint { path: self.before.clone(), what: format!("{source}") };
-        std::fs::create_dir_all(&self.before).map_err(failed)?;
         Ok(learner.remember(&self.before).await?)
     }
 

@@ -275,7 +275,7 @@ fn a_batch_that_cannot_be_trained_on_says_why() {
         text(say(&|b| b.nodes[0].tokens = vec![1; 300], plain())).contains("300 tokens and the model's context 256")
     );
     let tight = LearnerSettings { memory_limit: Some(1000), ..plain() };
-    assert!(text(say(&|_| (), tight)).contains("may use 0 MB; train a smaller model or an adapter"));
+    assert!(text(say(&|_| (), tight)).contains("may use 1 KB; train a smaller model or an adapter"));
     let reference = {
         struct Kl;
         impl Loss for Kl {

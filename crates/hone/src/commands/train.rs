@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     run: Option<PathBuf>,
     /// Resume a run from its newest checkpoint, with the recipe it recorded. The numbers are those of an uninterrupted
-    /// run: bit for bit on the CPU, to rounding on a GPU.
+    /// run, bit for bit on the CPU; on a GPU rounding may change a sampled token, and what follows from it.
     ///
     /// --set train.steps=300 trains a run for more steps than planned, and records that as an event.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["recipe", "run"])]

@@ -1,5 +1,5 @@
 //! A run on a GPU agrees with a resumed one, and with one on the CPU, to rounding: which replies share a decoding step depends on
-//! time, and products round differently for another number of rows. In f32, where rounding is too small to change a token.
+//! timing, and products round differently for another number of rows. In f32, where rounding is too small to change a token.
 
 use std::path::Path;
 
@@ -47,6 +47,7 @@ async fn a_resumed_run_and_one_on_the_cpu_agree_to_rounding() {
     let mut copies = Copies::new(&whole, directory.path());
     train(&setup(&recipe), &recipe, &whole, &mut copies).await.unwrap();
     let midway = &copies.taken[1];
+    assert_eq!(timeless(midway).len(), 1, "stopped within its second step");
     let recorded = recorded_recipe(midway).unwrap();
     resume(&setup(&recorded), &recorded, midway, &mut Silent).await.unwrap();
     assert_same(midway, &whole);

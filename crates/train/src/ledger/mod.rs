@@ -2,7 +2,7 @@
 //!
 //! Each stage of a step returns its [`Metrics`]; merged they are the [`Ledger`], one line of metrics.jsonl. Every name
 //! is documented in [`names`], from which docs/metrics.md is generated. An unknown value is absent, never 0. Everything
-//! that depends on the wall clock is under `timing/`: the rest of a resumed run is bit-identical.
+//! that depends on the wall clock is under `timing/`: on the CPU the rest of a resumed run is bit-identical.
 
 mod arguments;
 mod episodes;
