@@ -38,6 +38,7 @@ PARTS = [
     ("train 0.6b", 40, [*DEVICE, "--train-only", "--groups", "0", "--steps", "10"]),
     ("train 4b", 60, [*DEVICE, "--shape", "4b", "--sequences", "4", "--moments", "8bit", "--memory", "60", "--train-only", "--groups", "0"]),
     ("sample 0.6b", 60, [*DEVICE, "--generate-only"]),
+    ("conversations 0.6b", 60, [*DEVICE, "--train-only", "--generate-only", "--groups", "0", "--turns", "6"]),
     ("sample 4b", 50, [*DEVICE, "--shape", "4b", "--generate-only", "--groups", "0"]),
     ("train 0.6b, 8-bit moments", 30, [*DEVICE, "--train-only", "--groups", "0", "--moments", "8bit"]),
     ("train 0.6b, moments in host memory", 40, [*DEVICE, "--train-only", "--groups", "0", "--moments", "host"]),

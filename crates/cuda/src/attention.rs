@@ -23,7 +23,7 @@ struct Tuning {
 
 const HOPPER: Tuning = Tuning { module: "attention_hopper", forward: (128, 128), keys: (128, 64), queries: (128, 64) };
 const PORTABLE: Tuning = Tuning { module: "attention", forward: (128, 64), ..HOPPER };
-/// For 99 KiB of shared memory: GPUs of desktops (8.6, 8.9, 12.0).
+/// Tiles for 99 KiB of shared memory: desktop GPUs (8.6, 8.9, 12.0).
 const SMALL: Tuning = Tuning { module: "attention_small", keys: (128, 32), queries: (64, 32), ..PORTABLE };
 
 impl Tuning {
@@ -74,7 +74,9 @@ pub struct Plan {
     forward: Tiles,
     keys: Tiles,
     queries: Tiles,
+    /// Number of keys, and of those before the first query.
     tokens: usize,
+    before: usize,
     tuning: Tuning,
 }
 
@@ -84,7 +86,8 @@ impl Plan {
         Self::forest(gpu, &packed(lengths))
     }
 
-    /// Forest of nodes that cover the tokens in order, without gaps.
+    /// Forest of nodes that cover the tokens in order, without gaps. Tokens before the first node are keys only: then there is no
+    /// backward pass.
     pub fn forest(gpu: &Gpu, nodes: &[Node]) -> Result<Self> {
         if gpu.hopper() { Self::tuned(gpu, nodes, HOPPER) } else { Self::portable(gpu, nodes) }
     }
@@ -101,7 +104,8 @@ impl Plan {
     }
 
     fn tuned(gpu: &Gpu, nodes: &[Node], tuning: Tuning) -> Result<Self> {
-        let mut tokens = 0;
+        let before = nodes.first().map_or(0, |node| node.tokens.start);
+        let mut tokens = before;
         for node in nodes {
             let whole = node.tokens.start == tokens && node.ancestors.iter().all(|a| a.end <= node.tokens.start);
             ensure(whole, "attention", || format!("{node:?} after {tokens} tokens"))?;
@@ -114,12 +118,17 @@ impl Plan {
             keys: Tiles::new(gpu, nodes, &seen, tuning.keys.0, key_work)?,
             queries: Tiles::new(gpu, nodes, &sees, tuning.queries.0, query_work)?,
             tokens,
+            before,
             tuning,
         })
     }
 
     pub fn tokens(&self) -> usize {
         self.tokens
+    }
+
+    fn rows(&self) -> usize {
+        self.tokens - self.before
     }
 
     fn hopper<T: Float>(&self) -> bool {
@@ -206,6 +215,15 @@ pub struct Rows<'a, T> {
     pub stride: usize,
 }
 
+impl<T> Rows<'_, T> {
+    /// Some of the rows.
+    #[must_use]
+    pub fn part(self, rows: &Range<usize>) -> Self {
+        let end = (rows.end * self.stride).min(self.view.len());
+        Self { view: self.view.slice(rows.start * self.stride..end), ..self }
+    }
+}
+
 /// Mutable rows of heads, `stride` elements from token to token.
 #[derive(Debug)]
 pub struct RowsMut<'a, T> {
@@ -221,7 +239,7 @@ pub struct Qkv<'a, T> {
     pub v: Rows<'a, T>,
 }
 
-/// Forward pass: attention output `o` ([tokens, q_heads * head_dim]) and `lse` ([q_heads, tokens]).
+/// Forward pass: attention output `o` ([queries, q_heads * head_dim]) and `lse` ([q_heads, queries]).
 pub fn forward<T: Float>(
     gpu: &Gpu,
     heads: Heads,
@@ -231,8 +249,8 @@ pub fn forward<T: Float>(
     lse: &mut ViewMut<'_, f32>,
 ) -> Result<()> {
     check(heads, plan, qkv)?;
-    ensure(o.len == plan.tokens * heads.q * heads.dim && lse.len == plan.tokens * heads.q, "attention", || {
-        format!("o {}, lse {} for {} tokens of {heads:?}", o.len, lse.len, plan.tokens)
+    ensure(o.len == plan.rows() * heads.q * heads.dim && lse.len == plan.rows() * heads.q, "attention", || {
+        format!("o {}, lse {} for {} queries of {heads:?}", o.len, lse.len, plan.rows())
     })?;
     if plan.hopper::<T>() {
         return hopper::forward(gpu, heads, plan, qkv, o, lse);
@@ -240,7 +258,7 @@ pub fn forward<T: Float>(
     let kernel = format!("attention_forward_{}", heads.dim);
     let [shared, ..] = plan.shared::<T>(heads);
     let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
-    let args = [&operands(qkv)[..], &out, &tail(heads, plan, &plan.forward)].concat();
+    let args = [&operands(qkv)[..], &out, &tail(heads, plan, &plan.forward), &[plan.before.into()]].concat();
     let launch = Launch {
         module: plan.module::<T>(),
         kernel: &kernel,
@@ -346,8 +364,8 @@ fn operands<T: Copy>(qkv: Qkv<'_, T>) -> [Arg; 6] {
 
 fn tail(heads: Heads, plan: &Plan, tiles: &Tiles) -> [Arg; 6] {
     let scale = 1.0 / (heads.dim as f32).sqrt();
-    let (tokens, q, kv) = (plan.tokens.into(), heads.q.into(), heads.kv.into());
-    [tiles.blocks.view().into(), tiles.ranges.view().into(), tokens, q, kv, scale.into()]
+    let (rows, q, kv) = (plan.rows().into(), heads.q.into(), heads.kv.into());
+    [tiles.blocks.view().into(), tiles.ranges.view().into(), rows, q, kv, scale.into()]
 }
 
 fn covers(tokens: usize, len: usize, stride: usize, width: usize) -> bool {
@@ -360,18 +378,20 @@ fn check_gradients<T: Copy>(heads: Heads, plan: &Plan, saved: Saved<'_, T>, out:
         && saved.lse.len == plan.tokens * heads.q;
     let covers = |r: &RowsMut<'_, T>, count: usize| covers(plan.tokens, r.view.len, r.stride, count * heads.dim);
     let covered = covers(&out.dq, heads.q) && covers(&out.dk, heads.kv) && covers(&out.dv, heads.kv);
-    ensure(fits && covered, "attention backward", || {
+    ensure(fits && covered && plan.before == 0, "attention backward", || {
         let [dq, dk, dv] = [&out.dq, &out.dk, &out.dv].map(|r| r.view.len);
-        format!("o {}, do {}, dq {dq}, dk {dk}, dv {dv}", saved.o.len, saved.d_o.len)
+        format!("o {}, do {}, dq {dq}, dk {dk}, dv {dv}, {} keys only", saved.o.len, saved.d_o.len, plan.before)
     })
 }
 
 fn check<T: Copy>(heads: Heads, plan: &Plan, qkv: Qkv<'_, T>) -> Result<()> {
     ensure(heads.dim == 64 || heads.dim == 128, "attention", || format!("heads of {}; 64 and 128 exist", heads.dim))?;
     ensure(heads.kv > 0 && heads.q.is_multiple_of(heads.kv), "attention", || format!("{heads:?}"))?;
-    let fits = |r: Rows<'_, T>, count: usize| covers(plan.tokens, r.view.len, r.stride, count * heads.dim);
-    ensure(fits(qkv.q, heads.q) && fits(qkv.k, heads.kv) && fits(qkv.v, heads.kv), "attention", || {
-        format!("q {}, k {}, v {} for {} tokens", qkv.q.view.len, qkv.k.view.len, qkv.v.view.len, plan.tokens)
+    let fits = |r: Rows<'_, T>, rows, count: usize| covers(rows, r.view.len, r.stride, count * heads.dim);
+    let keys = fits(qkv.k, plan.tokens, heads.kv) && fits(qkv.v, plan.tokens, heads.kv);
+    ensure(fits(qkv.q, plan.rows(), heads.q) && keys, "attention", || {
+        let [q, k, v] = [qkv.q, qkv.k, qkv.v].map(|r| r.view.len);
+        format!("q {q}, k {k}, v {v} for {} queries of {} keys", plan.rows(), plan.tokens)
     })
 }
 
@@ -400,7 +420,7 @@ mod tests {
         }
     }
 
-    /// A block may have 163 KiB on an A100, and 99 KiB on a GPU of a desktop.
+    /// A block may have 163 KiB on an A100, and 99 KiB on a desktop GPU.
     #[test]
     fn tiles_fit_the_shared_memory_they_are_for() {
         for (tuning, limit) in [(PORTABLE, 163 << 10), (SMALL, 99 << 10)] {

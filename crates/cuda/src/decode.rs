@@ -284,6 +284,28 @@ pub fn store<T: Float>(
     unsafe { gpu.launch(launch, &args) }
 }
 
+/// Reads keys and values of slots of a layer, one after the other; a negative slot gives zeros. The caller must ensure that
+/// slots are within the cache.
+pub fn gather<T: Float>(
+    gpu: &Gpu,
+    heads: Heads,
+    layer: Layer<'_, T>,
+    slot: View<'_, i32>,
+    k: &mut ViewMut<'_, T>,
+    v: &mut ViewMut<'_, T>,
+) -> Result<()> {
+    let (count, width) = (slot.len, heads.kv * heads.dim);
+    ensure(k.len == count * width && v.len == k.len && width.is_multiple_of(8), "cache read", || {
+        format!("{count} tokens of {width}, k {}, v {}", k.len, v.len)
+    })?;
+    // The kernel counts in halves of four bytes.
+    let width = width * size_of::<T>() / 2;
+    let launch = Launch { module: "decode", kernel: "cache_read", grid: (count as u32, 1), block: 128, shared: 0 };
+    let args = [layer.k.into(), layer.v.into(), slot.into(), (&*k).into(), (&*v).into(), width.into()];
+    // SAFETY: as cache_read declares; lengths checked above.
+    unsafe { gpu.launch(launch, &args) }
+}
+
 /// Writes keys and values of new tokens into the cache; `slots` are page * PAGE + place.
 pub fn write(gpu: &Gpu, cache: &mut Cache, k: Rows<'_, bf16>, v: Rows<'_, bf16>, slots: &[usize]) -> Result<()> {
     let slots = Slots::new(gpu, slots, cache)?;

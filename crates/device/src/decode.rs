@@ -1,23 +1,22 @@
 //! Decoding step (continuous batching): rows of many sequences through all layers, and a sampled token for those that are due.
 //!
-//! A row of a reply is a query over its sequence's pages. So is a row of a prompt that begins in an earlier step or in shared
-//! pages; the rows of a prompt that begins in this step use flash attention, which reads every key once for many rows.
+//! A row of a reply is a query over its sequence's pages. Prompts use flash attention (`prompts.rs`).
 
 use std::ops::Range;
 
-use hone_cuda::attention::{self, Plan};
 use hone_cuda::buffer::Element;
 use hone_cuda::decode::{self, PAGE as BLOCK, Seen};
 use hone_cuda::draw::{self, Drawn, Masks, Ticket};
 use hone_cuda::{Buffer, Float, Gpu, View, embed, rope};
-use hone_engine::generate::step::{Choice, Draw, DrawRequest, PAGE, Refusal, Step};
+use hone_engine::generate::step::{Choice, Draw, DrawRequest, Refusal, Run, Step};
 use hone_engine::{EngineError, Result};
 
 use crate::batch::rounded;
 use crate::body::{Body, Entry, Projection};
-use crate::cuda::fault;
+use crate::cuda::{Spec, fault};
 use crate::graphs::Graphs;
 use crate::pages::Pages;
+use crate::prompts::{Division, Part};
 
 /// Scratch of attention over pages, in bytes: a long prompt's rows are launched in parts that fit.
 const SCRATCH: usize = 256 << 20;
@@ -42,6 +41,7 @@ pub(crate) struct Sent<'a> {
     length: View<'a, i32>,
     /// Rows after which a token is sampled.
     due: View<'a, i32>,
+    /// Blocks of each row whose attention is over pages.
     table: View<'a, i32>,
     stride: usize,
     longest: usize,
@@ -52,17 +52,22 @@ pub(crate) struct Sent<'a> {
 pub(crate) struct Layout {
     pub(crate) rows: usize,
     pub(crate) due: usize,
+    /// Number of rows whose attention is over pages.
+    pub(crate) paged: usize,
     /// Number of keys of the longest sequence, rounded up.
     pub(crate) longest: usize,
 }
 
 impl Layout {
-    fn of(step: &Step) -> Self {
+    fn of<T: Float>(step: &Step, spec: &Spec) -> (Self, Division) {
         let due = step.runs().iter().filter(|run| run.samples).count();
         let few = |rows: usize| if rows <= 64 { rows.next_power_of_two().max(8) } else { rounded(rows) };
         // A decode step reads every weight, for one row or for sixty: a few more cost nothing, and make fewer graphs.
         let round = if one_each(step) { few } else { rounded };
-        Self { rows: round(step.rows()), due: round(due), longest: reach(step.longest()) }
+        let rows = round(step.rows());
+        let division = Division::of::<T>(step, spec, rows);
+        let paged = division.paged.iter().map(Range::len).sum();
+        (Self { rows, due: round(due), paged, longest: reach(step.longest()) }, division)
     }
 
     /// Number of blocks of the longest sequence.
@@ -71,7 +76,7 @@ impl Layout {
     }
 
     fn integers(self) -> usize {
-        4 * self.rows + self.due + self.rows * self.stride()
+        4 * self.rows + self.due + self.paged * self.stride()
     }
 }
 
@@ -87,8 +92,9 @@ fn reach(longest: usize) -> usize {
 
 impl Decoder {
     /// Lays out the integers of a step. Padding rows belong to no sequence.
-    fn fill<T: Float>(&mut self, step: &Step, layout: Layout, pages: &Pages<T>) {
-        let (Layout { rows, due, .. }, stride, paths) = (layout, layout.stride(), step.paths());
+    fn fill<T: Float>(&mut self, step: &Step, layout: Layout, division: &Division, pages: &Pages<T>) {
+        let (Layout { rows, due, .. }, stride) = (layout, layout.stride());
+        let path = |run: &Run| &step.paths()[run.path.clone()];
         let host = &mut self.host;
         host.clear();
         host.resize(layout.integers(), 0);
@@ -99,17 +105,16 @@ impl Decoder {
         let last = step.runs().iter().filter(|run| run.samples).map(|run| (run.row + run.len - 1) as i32);
         host[4 * rows..].iter_mut().zip(last).for_each(|(to, row)| *to = row);
         for run in step.runs() {
-            let path = &paths[run.path.clone()];
-            let block = |position: usize| pages.first_block(path[position / PAGE]) + position % PAGE / BLOCK;
-            for i in 0..run.len {
-                let (row, position) = (run.row + i, run.start + i);
+            for (row, position) in (run.row..).zip(run.start..run.start + run.len) {
                 host[rows + row] = position as i32;
-                host[2 * rows + row] = (block(position) * BLOCK + position % BLOCK) as i32;
+                host[2 * rows + row] = pages.slot(path(run), position) as i32;
                 host[3 * rows + row] = position as i32 + 1;
-                let table = &mut host[4 * rows + due + row * stride..][..stride];
-                for (at, to) in table.iter_mut().enumerate().take(position / BLOCK + 1) {
-                    *to = block(at * BLOCK) as i32;
-                }
+            }
+        }
+        let tables = host[4 * rows + due..].chunks_exact_mut(stride);
+        for ((run, position), table) in division.over_pages(step.runs()).zip(tables) {
+            for (at, to) in table.iter_mut().enumerate().take(position / BLOCK + 1) {
+                *to = (pages.slot(path(run), at * BLOCK) / BLOCK) as i32;
             }
         }
     }
@@ -122,15 +127,15 @@ impl Decoder {
         draws: &mut [D],
     ) -> Result<()> {
         pages.prepare()?;
-        let layout = Layout::of(step);
-        self.fill(step, layout, pages);
+        let (layout, division) = Layout::of::<T>(step, body.spec);
+        self.fill(step, layout, &division, pages);
         let device = room(&mut self.device, body.gpu, layout.integers())?;
         device.put(0, &self.host).map_err(fault)?;
         let logits = room(&mut self.logits, body.gpu, layout.due * body.spec.config.vocab.next_multiple_of(8))?;
         let sent = Sent::of(device, layout);
         let angles = body.spec.angles(body.gpu, sent.longest)?;
-        let prompts = Prompts::of(body.gpu, step, layout.rows)?;
-        let call = Call { sent, angles: &angles, pages, prompts };
+        let prompts = division.parts(body.gpu, step, pages)?;
+        let call = Call { sent, angles: &angles, pages, prompts, paged: division.paged };
         // Prompts are long enough to keep the device busy; a token for each sequence is not.
         if one_each(step) {
             self.graphs.run(body, layout, &call, logits)?;
@@ -153,7 +158,7 @@ fn room<'a, E: Element>(slot: &'a mut Option<Buffer<E>>, gpu: &Gpu, len: usize) 
 
 impl<'a> Sent<'a> {
     fn of(device: &'a Buffer<i32>, layout: Layout) -> Self {
-        let (Layout { rows, due, longest }, stride) = (layout, layout.stride());
+        let (Layout { rows, due, paged, longest }, stride) = (layout, layout.stride());
         let part = |at: usize, len: usize| device.view().slice(at..at + len);
         Self {
             id: part(0, rows),
@@ -161,7 +166,7 @@ impl<'a> Sent<'a> {
             slot: part(2 * rows, rows),
             length: part(3 * rows, rows),
             due: part(4 * rows, due),
-            table: part(4 * rows + due, rows * stride),
+            table: part(4 * rows + due, paged * stride),
             stride,
             longest,
         }
@@ -173,34 +178,9 @@ pub(crate) struct Call<'a, T> {
     pub(crate) sent: Sent<'a>,
     pub(crate) angles: &'a Buffer<f32>,
     pub(crate) pages: &'a Pages<T>,
-    prompts: Option<Prompts>,
-}
-
-/// Attention plan of a step in which prompts begin.
-struct Prompts {
-    /// Mask by which each run sees itself.
-    plan: Plan,
-    /// Rows that see earlier tokens too: their attention is over pages.
-    cached: Vec<Range<usize>>,
-}
-
-impl Prompts {
-    /// `None` if no prompt begins.
-    fn of(gpu: &Gpu, step: &Step, rows: usize) -> Result<Option<Self>> {
-        if !step.runs().iter().any(|run| run.start == 0 && run.len > 1) {
-            return Ok(None);
-        }
-        let mut lengths: Vec<usize> = step.runs().iter().map(|run| run.len).collect();
-        lengths.extend((rows > step.rows()).then(|| rows - step.rows()));
-        let mut cached: Vec<Range<usize>> = Vec::new();
-        for run in step.runs().iter().filter(|run| run.start > 0) {
-            match cached.last_mut() {
-                Some(last) if last.end == run.row => last.end = run.row + run.len,
-                _ => cached.push(run.row..run.row + run.len),
-            }
-        }
-        Ok(Some(Self { plan: Plan::packed(gpu, &lengths).map_err(fault)?, cached }))
-    }
+    /// Rows for flash attention, and rows whose attention is over pages.
+    prompts: Vec<Part>,
+    paged: Vec<Range<usize>>,
 }
 
 impl<T> Call<'_, T> {
@@ -237,7 +217,7 @@ impl<T: Float> Body<'_, T> {
 
     /// One layer: (residual sum, output of the feed-forward).
     fn decode_layer(&self, layer: usize, entry: Entry<'_, T>, call: &Call<'_, T>) -> Result<(Buffer<T>, Buffer<T>)> {
-        let Call { sent, angles, pages, prompts } = call;
+        let Call { sent, angles, pages, prompts, paged } = call;
         let (at, rows, heads) = (self.layer(layer), sent.id.len(), self.spec.heads.padded());
         let (r1, y, _) = self.enter(entry, &at.input_norm)?;
         let qkv = self.project(layer, Projection::Qkv, y.view(), rows)?;
@@ -249,26 +229,19 @@ impl<T: Float> Body<'_, T> {
         };
         let rotation = self.rotation(angles, sent.position);
         let mut o = self.buffer(rows * heads.q * heads.dim)?;
-        if prompts.is_none() && self.spec.whole() && rope::has_into_pages::<T>(heads) {
+        if prompts.is_empty() && self.spec.whole() && rope::has_into_pages::<T>(heads) {
             let mut q = self.buffer(rows * heads.q * heads.dim)?;
             let fused = self.fused(layer, rotation, qkv.view());
             rope::into_pages(self.gpu, heads, fused, sent.slot, &mut q.view_mut(), cache).map_err(fault)?;
-            self.over_pages(0..rows, &q, cache, sent, &mut o)?;
+            self.over_pages(paged, &q, cache, sent, &mut o)?;
         } else {
             let split = self.split(layer, rotation, qkv.view())?;
             let operands = self.operands(&split, &qkv);
             decode::store(self.gpu, heads, operands.k, operands.v, sent.slot, cache).map_err(fault)?;
-            let all = 0..rows;
-            let mut cached = std::slice::from_ref(&all);
-            if let Some(prompts) = prompts {
-                let mut lse = Buffer::uninit(self.gpu, rows * heads.q).map_err(fault)?;
-                let (o, lse) = (&mut o.view_mut(), &mut lse.view_mut());
-                attention::forward(self.gpu, heads, &prompts.plan, operands, o, lse).map_err(fault)?;
-                cached = &prompts.cached;
+            for part in prompts {
+                self.flash(part, operands, cache, &mut o)?;
             }
-            for rows in cached {
-                self.over_pages(rows.clone(), &split.q, cache, sent, &mut o)?;
-            }
+            self.over_pages(paged, &split.q, cache, sent, &mut o)?;
         }
         drop(qkv);
         let packed = self.packed(&o)?;
@@ -283,27 +256,27 @@ impl<T: Float> Body<'_, T> {
     /// Attention of some of the rows over their pages.
     fn over_pages(
         &self,
-        rows: Range<usize>,
+        paged: &[Range<usize>],
         queries: &Buffer<T>,
         cache: decode::Layer<'_, T>,
         sent: &Sent<'_>,
         o: &mut Buffer<T>,
     ) -> Result<()> {
         let heads = self.spec.heads.padded();
-        let width = heads.q * heads.dim;
+        let (width, stride) = (heads.q * heads.dim, sent.stride);
         // Rows are independent: more launches have the same bits.
         let most = (65_535 / heads.kv).min(SCRATCH / decode::scratch_bytes(heads, sent.longest)).max(1);
-        for from in rows.clone().step_by(most) {
-            let to = (from + most).min(rows.end);
-            let seen = Seen {
-                table: sent.table.slice(from * sent.stride..to * sent.stride),
-                stride: sent.stride,
-                length: sent.length.slice(from..to),
-                longest: sent.longest,
-            };
-            let (q, mut o) = (queries.view().slice(from * width..to * width), o.view_mut());
-            decode::over_pages(self.gpu, heads, q, cache, seen, &mut o.slice(from * width..to * width))
-                .map_err(fault)?;
+        let mut first = 0;
+        for rows in paged {
+            for from in rows.clone().step_by(most) {
+                let to = (from + most).min(rows.end);
+                let table = sent.table.slice(first * stride..(first + to - from) * stride);
+                let seen = Seen { table, stride, length: sent.length.slice(from..to), longest: sent.longest };
+                let (q, o) =
+                    (queries.view().slice(from * width..to * width), &mut o.part_mut(from * width..to * width));
+                decode::over_pages(self.gpu, heads, q, cache, seen, o).map_err(fault)?;
+                first += to - from;
+            }
         }
         Ok(())
     }

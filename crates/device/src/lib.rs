@@ -19,6 +19,7 @@ mod lora;
 mod memory;
 mod moments;
 mod pages;
+mod prompts;
 mod search;
 mod weights;
 

@@ -47,9 +47,9 @@ impl<T: Float> Pages<T> {
         self.layers * 2 * BLOCKS * self.block
     }
 
-    /// Index of a page's first block in any layer; its second block follows.
-    pub(crate) fn first_block(&self, page: PageId) -> usize {
-        page * self.layers * 2 * BLOCKS
+    /// Slot of a position in any layer, for a sequence with these pages: tokens are numbered from the layer's first block.
+    pub(crate) fn slot(&self, path: &[PageId], position: usize) -> usize {
+        path[position / PAGE] * self.layers * 2 * PAGE + position % PAGE
     }
 
     /// Allocates the pages added so far, and makes the pending copies.
@@ -80,7 +80,7 @@ impl<T: Float> Pages<T> {
         self.buffer.as_ref().map_or(0, Buffer::address)
     }
 
-    /// Keys and values of a layer, blocks numbered as [`Pages::first_block`] says.
+    /// Keys and values of a layer, tokens numbered as [`Pages::slot`] says.
     pub(crate) fn layer(&self, layer: usize) -> Option<Layer<'_, T>> {
         let all = self.buffer.as_ref()?.view();
         let at = layer * 2 * BLOCKS * self.block;

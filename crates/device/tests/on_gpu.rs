@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use half::bf16;
-use hone_device::{Cuda, MomentStore};
+use hone_device::{Cuda, Float, MomentStore};
 use hone_engine::learn::{LearnerSettings, NativeLearner};
 use hone_engine::lora::LoraConfig;
 use hone_engine::parity::{self, How};
@@ -85,25 +85,32 @@ fn an_adapter_is_the_cpus() {
     assert_close(&found, &expected, 1e-5, "logprobs under an adapter");
 }
 
+/// A conversation to which no, few and many tokens are appended before each reply.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on should panic")]
+fn conversation<T: Float>(name: &str, tolerance: f32) {
+    let model = Model::load(&committed(name), Arc::new(Cuda::<T>::open(0).unwrap())).unwrap();
+    let serving = model.device.serving();
+    let policy = Policy::new(Snapshot::new(model.clone(), None, "laws"));
+    let generator = Generator::new(policy, serving).unwrap();
+    let mut text = sequences()[0].clone();
+    for (seed, appended, min_p) in [(5, 0, 0.0), (6, 5, 0.01), (7, 40, 0.0)] {
+        text.extend((0..appended).map(|i| (i * i + 3) % 380));
+        let params = SamplingParams { max_new_tokens: 20, min_p, ..SamplingParams::default() };
+        let request = SampleRequest { prompt: text.clone(), params, seed, gate: None };
+        let reply = block_on(generator.submit(request)).unwrap();
+        let from = text.len() - 1;
+        text.extend(&reply.tokens);
+        let (net, whole) = (Net::new(&model, None), std::slice::from_ref(&text));
+        let learned = parity::logprobs(&net, whole, How::default()).unwrap().concat();
+        assert_close(&reply.sampled.logprobs, &learned[from..], tolerance, &format!("{name}, {appended} appended"));
+    }
+}
+
 #[test]
 #[ignore = "needs an NVIDIA GPU"]
 fn what_is_sampled_scores_as_it_was_sampled() {
-    for name in MODELS {
-        let model = Model::load(&committed(name), Arc::new(Cuda::<f32>::open(0).unwrap())).unwrap();
-        let serving = model.device.serving();
-        let policy = Policy::new(Snapshot::new(model.clone(), None, "laws"));
-        let generator = Generator::new(policy, serving).unwrap();
-        let params = SamplingParams { max_new_tokens: 40, ..SamplingParams::default() };
-        for truncated in [false, true] {
-            let params = SamplingParams { min_p: if truncated { 0.01 } else { 0.0 }, ..params.clone() };
-            let prompt = sequences()[0].clone();
-            let request = SampleRequest { prompt: prompt.clone(), params, seed: 5, gate: None };
-            let reply = block_on(generator.submit(request)).unwrap();
-            let whole = [prompt.clone(), reply.tokens.clone()].concat();
-            let learned = parity::logprobs(&Net::new(&model, None), &[whole], How::default()).unwrap().concat();
-            assert_close(&reply.sampled.logprobs, &learned[prompt.len() - 1..], 1e-4, name);
-        }
-    }
+    MODELS.iter().for_each(|name| conversation::<f32>(name, 1e-4));
+    conversation::<bf16>(MODELS[1], 0.02);
 }
 
 /// Negative log-likelihood.

@@ -11,9 +11,9 @@ const THREADS: u32 = 384;
 /// Shared memory in addition to the tiles, for barriers and per-query values.
 const BESIDE: usize = 2048;
 
-/// Tensor map of rows of heads, fetched `step` tokens at a time.
-fn map<T>(gpu: &Gpu, plan: &Plan, rows: Rows<'_, T>, heads: usize, dim: usize, step: usize) -> Result<Arg> {
-    Ok(Arg::Map(gpu.tensor_map(rows.view.pointer, [plan.tokens, heads, dim], rows.stride, step)?))
+/// Tensor map of `count` rows of heads, fetched `step` rows at a time.
+fn map<T>(gpu: &Gpu, count: usize, rows: Rows<'_, T>, heads: usize, dim: usize, step: usize) -> Result<Arg> {
+    Ok(Arg::Map(gpu.tensor_map(rows.view.pointer, [count, heads, dim], rows.stride, step)?))
 }
 
 fn written<T>(rows: &RowsMut<'_, T>) -> [Arg; 2] {
@@ -22,8 +22,8 @@ fn written<T>(rows: &RowsMut<'_, T>) -> [Arg; 2] {
 
 fn tail(heads: Heads, plan: &Plan, tiles: &Tiles) -> [Arg; 7] {
     let scale = 1.0 / (heads.dim as f32).sqrt();
-    let (tokens, q, kv) = (plan.tokens.into(), heads.q.into(), heads.kv.into());
-    [tiles.blocks.view().into(), tiles.ranges.view().into(), tiles.count.into(), tokens, q, kv, scale.into()]
+    let (rows, q, kv) = (plan.rows().into(), heads.q.into(), heads.kv.into());
+    [tiles.blocks.view().into(), tiles.ranges.view().into(), tiles.count.into(), rows, q, kv, scale.into()]
 }
 
 /// `rows` rows of bf16 tiles in shared memory, with as many blocks as work and memory allow.
@@ -43,12 +43,12 @@ pub(super) fn forward<T: Float>(
 ) -> Result<()> {
     let (rows, step) = plan.tuning.forward;
     let maps = [
-        map(gpu, plan, qkv.q, heads.q, heads.dim, rows)?,
-        map(gpu, plan, qkv.k, heads.kv, heads.dim, step)?,
-        map(gpu, plan, qkv.v, heads.kv, heads.dim, step)?,
+        map(gpu, plan.rows(), qkv.q, heads.q, heads.dim, rows)?,
+        map(gpu, plan.tokens, qkv.k, heads.kv, heads.dim, step)?,
+        map(gpu, plan.tokens, qkv.v, heads.kv, heads.dim, step)?,
     ];
     let out: [Arg; 3] = [(&*o).into(), ((heads.q * heads.dim) as i64).into(), (&*lse).into()];
-    let args = [&maps[..], &out, &tail(heads, plan, &plan.forward)].concat();
+    let args = [&maps[..], &out, &tail(heads, plan, &plan.forward), &[plan.before.into()]].concat();
     let kernel = format!("attention_forward_{}", heads.dim);
     let launch = launch(gpu, plan.tuning.module, &kernel, plan.forward.count * heads.q, rows + 4 * step, heads);
     // SAFETY: as attention_forward declares; the caller checked lengths, and the plan covers the tokens.
@@ -69,10 +69,10 @@ pub(super) fn backward<T: Float>(
     // Queries and their gradients in `q` rows at a time, keys and values in `k`.
     let maps = |q: usize, k: usize| -> Result<[Arg; 4]> {
         Ok([
-            map(gpu, plan, qkv.q, heads.q, heads.dim, q)?,
-            map(gpu, plan, qkv.k, heads.kv, heads.dim, k)?,
-            map(gpu, plan, qkv.v, heads.kv, heads.dim, k)?,
-            map(gpu, plan, d_o, heads.q, heads.dim, q)?,
+            map(gpu, plan.tokens, qkv.q, heads.q, heads.dim, q)?,
+            map(gpu, plan.tokens, qkv.k, heads.kv, heads.dim, k)?,
+            map(gpu, plan.tokens, qkv.v, heads.kv, heads.dim, k)?,
+            map(gpu, plan.tokens, d_o, heads.q, heads.dim, q)?,
         ])
     };
     let (rows, step) = plan.tuning.keys;

@@ -128,17 +128,28 @@ pub(super) fn in_f32(gpu: &Gpu) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-fn forward_by<T: Float>(gpu: &Gpu, plan: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec<Measured>> {
+fn forward_by<T: Float>(gpu: &Gpu, plan_of: fn(&Gpu, &[Node]) -> Result<Plan>) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for case in cases() {
-        let (data, heads) = (case.data::<T>(), case.heads);
+        let (data, heads, width) = (case.data::<T>(), case.heads, case.heads.q * case.heads.dim);
         let device = OnDevice::<T>::new(gpu, &case, &data)?;
-        let plan = plan(gpu, &case.nodes)?;
+        let plan = plan_of(gpu, &case.nodes)?;
         let (mut o, mut lse) = (poisoned::<T>(gpu, data.q.len())?, poisoned::<f32>(gpu, case.tokens() * heads.q)?);
         attention::forward(gpu, heads, &plan, device.operands(), &mut o.view_mut(), &mut lse.view_mut())?;
         let (want, want_lse) = reference::attention(heads, &case.nodes, &data.q, &data.k, &data.v);
         all.push(measure(format!("o, {}", case.name), &o, &want, bound::<T>())?);
         all.push(measure(format!("lse, {}", case.name), &lse, &want_lse, 1e-5)?);
+        // The first node's keys without its queries, as where a conversation goes on.
+        let [first, rest @ ..] = &case.nodes[..] else { continue };
+        let plan = plan_of(gpu, rest)?;
+        let (before, count) = (first.tokens.end, case.tokens() - first.tokens.end);
+        let (mut o, mut lse) = (poisoned::<T>(gpu, count * width)?, poisoned::<f32>(gpu, count * heads.q)?);
+        let all_rows = device.operands();
+        let qkv = Qkv { q: all_rows.q.part(&(before..case.tokens())), ..all_rows };
+        attention::forward(gpu, heads, &plan, qkv, &mut o.view_mut(), &mut lse.view_mut())?;
+        let want_lse: Vec<f64> = want_lse.chunks(case.tokens()).flat_map(|head| &head[before..]).copied().collect();
+        all.push(measure(format!("o after keys, {}", case.name), &o, &want[before * width..], bound::<T>())?);
+        all.push(measure(format!("lse after keys, {}", case.name), &lse, &want_lse, 1e-5)?);
     }
     Ok(all)
 }

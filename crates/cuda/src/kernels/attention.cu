@@ -106,6 +106,8 @@ __device__ __forceinline__ void forward(const bf16* q, i64 q_stride, const bf16*
     int4 tile = tiles[blockIdx.y];
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, row = tile.x + warp * 16;
     k += kv_head * DIM, v += kv_head * DIM;
+    // Rows of queries are numbered like keys.
+    q -= shape.before * q_stride, o -= shape.before * o_stride, lse -= shape.before;
 
     // Block i's values are multiplied while block i + 1's scores go through the softmax. One barrier per step: behind it
     // the tiles copied in the last step are there, and those its products read may be overwritten.
@@ -324,9 +326,10 @@ __device__ __forceinline__ void backward_q(const bf16* q, i64 q_stride, const bf
 #define ATTENTION(DIM)                                                                                                   \
     extern "C" __global__ void __launch_bounds__(FORWARD_WARPS * 32, 1) attention_forward_##DIM(                         \
         const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v, i64 v_stride, bf16* o, i64 o_stride,    \
-        float* lse, const int4* tiles, const int2* ranges, int tokens, int q_heads, int kv_heads, float scale) {         \
+        float* lse, const int4* tiles, const int2* ranges, int tokens, int q_heads, int kv_heads, float scale,           \
+        int before) {                                                                                                    \
         forward<DIM, FORWARD_WARPS, FORWARD_KEYS>(q, q_stride, k, k_stride, v, v_stride, o, o_stride, lse, tiles,        \
-                                                  ranges, {tokens, q_heads, kv_heads, scale});                           \
+                                                  ranges, {tokens, q_heads, kv_heads, scale, before});                   \
     }                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(KV_WARPS * 32, 1) attention_backward_kv_##DIM(                          \
         const bf16* q, i64 q_stride, const bf16* k, i64 k_stride, const bf16* v, i64 v_stride, const bf16* d_o,          \

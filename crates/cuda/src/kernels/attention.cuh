@@ -90,8 +90,9 @@ template <int STEP> struct Walk {
 };
 
 struct Shape {
-    int tokens, q_heads, kv_heads;
+    int tokens, q_heads, kv_heads;  // tokens: of q, o and lse
     float scale;
+    int before = 0;  // keys before the first query; the forward pass alone knows them
 };
 
 // One step of the online softmax: masks the scores of keys [at, at + KEYS), turns them into probabilities relative to the

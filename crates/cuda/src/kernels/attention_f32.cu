@@ -6,6 +6,7 @@
 struct Shape {
     int tokens, q_heads, kv_heads;
     float scale;
+    int before = 0;
 };
 
 template <int DIM> struct Row {
@@ -35,6 +36,7 @@ __device__ __forceinline__ void forward(const float* q, i64 q_stride, const floa
                                         const int2* ranges, Shape shape) {
     int head = blockIdx.x, kv_head = head / (shape.q_heads / shape.kv_heads);
     int4 tile = tiles[blockIdx.y];
+    q -= shape.before * q_stride, o -= shape.before * o_stride, lse -= shape.before;
     for (int row = tile.x + threadIdx.x / 32; row < tile.y; row += blockDim.x / 32) {
         Row<DIM> query(q + row * q_stride + head * DIM), acc;
         float top = -__int_as_float(0x7f800000), sum = 0.f;
@@ -109,9 +111,9 @@ __device__ __forceinline__ void backward_delta(const float* o, const float* d_o,
     extern "C" __global__ void attention_forward_##DIM(                                                                  \
         const float* q, i64 q_stride, const float* k, i64 k_stride, const float* v, i64 v_stride, float* o,              \
         i64 o_stride, float* lse, const int4* tiles, const int2* ranges, int tokens, int q_heads, int kv_heads,          \
-        float scale) {                                                                                                   \
+        float scale, int before) {                                                                                       \
         forward<DIM>(q, q_stride, k, k_stride, v, v_stride, o, o_stride, lse, tiles, ranges,                             \
-                     {tokens, q_heads, kv_heads, scale});                                                                \
+                     {tokens, q_heads, kv_heads, scale, before});                                                        \
     }                                                                                                                    \
     extern "C" __global__ void attention_backward_kv_##DIM(                                                              \
         const float* q, i64 q_stride, const float* k, i64 k_stride, const float* v, i64 v_stride, const float* d_o,      \

@@ -53,7 +53,7 @@ __device__ __forceinline__ void forward(const TensorMap* q, const TensorMap* k, 
         for (; !items.done(); items.advance()) {
             int4 tile = items.tile();
             int head = items.head(), kv_head = head / group;
-            queries.fetch(at_q, q, head, tile.x), at_q.advance();
+            queries.fetch(at_q, q, head, tile.x - shape.before), at_q.advance();
             for (Walk<KEYS> walk(ranges, tile, 0, tile.y); !walk.done(); walk.advance()) {
                 keys.fetch(at_k, k, kv_head, walk.at), at_k.advance();
                 values.fetch(at_v, v, kv_head, walk.at), at_v.advance();
@@ -65,6 +65,8 @@ __device__ __forceinline__ void forward(const TensorMap* q, const TensorMap* k, 
     int warp = (threadIdx.x >> 5) - 4, lane = threadIdx.x & 31, mine = 1 + warp / 4, other = 3 - mine;
     if (mine == 1) turn_give(1);
     float scale = shape.scale * LOG2E;
+    // Rows of queries are numbered like keys.
+    o -= shape.before * o_stride, lse -= shape.before;
     for (; !items.done(); items.advance()) {
         int4 tile = items.tile();
         int head = items.head(), row = tile.x + warp * 16;
@@ -369,9 +371,9 @@ __device__ __forceinline__ void backward_q(const TensorMap* q, const TensorMap* 
 #define ATTENTION(DIM)                                                                                                   \
     extern "C" __global__ void __launch_bounds__(384, 1) attention_forward_##DIM(                                        \
         MAP q, MAP k, MAP v, bf16* o, i64 o_stride, float* lse, const int4* tiles, const int2* ranges, int count,        \
-        int tokens, int q_heads, int kv_heads, float scale) {                                                            \
+        int tokens, int q_heads, int kv_heads, float scale, int before) {                                                \
         forward<DIM, FORWARD_KEYS>(&q, &k, &v, o, o_stride, lse, tiles, ranges, count,                                   \
-                                   {tokens, q_heads, kv_heads, scale});                                                  \
+                                   {tokens, q_heads, kv_heads, scale, before});                                          \
     }                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(384, 1) attention_backward_kv_##DIM(                                    \
         MAP q, MAP k, MAP v, MAP d_o, const float* lse, const float* delta, bf16* dk, i64 dk_stride, bf16* dv,           \

@@ -188,3 +188,12 @@ extern "C" __global__ void cache_write(const bf16* k, i64 k_stride, const bf16* 
         *(uint4*)(v_pages + to + i) = *(const uint4*)(v + blockIdx.x * v_stride + i);
     }
 }
+
+// The reverse: keys and values of slots, one after the other. A slot below zero gives zeros.
+extern "C" __global__ void cache_read(const bf16* k_pages, const bf16* v_pages, const int* slot, bf16* k, bf16* v, int width) {
+    i64 from = (i64)slot[blockIdx.x] * width, to = (i64)blockIdx.x * width;
+    for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
+        *(uint4*)(k + to + i) = from < 0 ? uint4{} : *(const uint4*)(k_pages + from + i);
+        *(uint4*)(v + to + i) = from < 0 ? uint4{} : *(const uint4*)(v_pages + from + i);
+    }
+}

@@ -16,9 +16,9 @@ use crate::gpu::Gpu;
 /// Least number of elements of a weight matrix for which a trial pays.
 const WEIGHTS: usize = 1_000_000;
 /// Share of the first proposal's time that another must save: less is noise.
-const SAVED: f64 = 0.02;
-/// Number of timed runs of each proposal, of which the fastest counts.
-const RUNS: usize = 4;
+const SAVED: f64 = 0.005;
+/// Number of rounds in which every proposal is timed, of which its fastest counts.
+const ROUNDS: usize = 8;
 
 /// Ranks by product, as on disk: a line per product, `name<tab>rank`.
 #[derive(Debug, Default)]
@@ -45,9 +45,10 @@ pub(super) fn worthwhile(key: &Key) -> bool {
     weights(key) >= WEIGHTS
 }
 
-/// Launches per timing: short kernels are timed several at once.
+/// Launches per timing: short kernels are timed several at once, a millisecond or two of them.
 fn launches(key: &Key) -> usize {
-    if 2.0 * key.m as f64 * key.n as f64 * key.k as f64 >= 5e9 { 1 } else { 10 }
+    let operations = 2.0 * key.m as f64 * key.n as f64 * key.k as f64;
+    (1e12 / operations).clamp(1.0, 10.0) as usize
 }
 
 impl Choices {
@@ -55,7 +56,7 @@ impl Choices {
     pub(super) fn load(device: &str) -> Self {
         let file = cache_folder().map(|folder| {
             let plain: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-            folder.join(format!("products-{plain}.txt"))
+            folder.join(format!("tuned-{plain}.txt"))
         });
         let text = file.as_ref().and_then(|f| fs::read_to_string(f).ok()).unwrap_or_default();
         Self { ranks: parse(&text), file }
@@ -93,26 +94,27 @@ fn parse(text: &str) -> HashMap<String, usize> {
     text.lines().filter_map(line).collect()
 }
 
-/// Rank of the fastest proposal; proposals that do not run are skipped.
+/// Rank of the fastest proposal; proposals that do not run are skipped. They take turns, so that a clock that changes meanwhile
+/// changes for all.
 pub(super) fn fastest(gpu: &Gpu, key: &Key, mut run: impl FnMut(usize) -> Result<()>) -> Result<usize> {
-    let mut times = Vec::new();
-    for rank in 0..PROPOSALS {
-        let mut best = f64::INFINITY;
-        for turn in 0..=RUNS {
+    let mut times = [Some(f64::INFINITY); PROPOSALS];
+    for round in 0..=ROUNDS {
+        for (rank, best) in times.iter_mut().enumerate() {
+            let Some(before) = *best else { continue };
             let from = gpu.mark()?;
             if (0..launches(key)).try_for_each(|_| run(rank)).is_err() {
-                break;
+                *best = None;
+                continue;
             }
             let to = gpu.mark()?;
             let ms = f64::from(Gpu::milliseconds(&from, &to)?);
-            // The first warms up.
-            if turn > 0 {
-                best = best.min(ms);
+            // The first round warms up.
+            if round > 0 {
+                *best = Some(before.min(ms));
             }
         }
-        times.push(best);
     }
-    Ok(pick(&times))
+    Ok(pick(&times.map(|best| best.unwrap_or(f64::INFINITY))))
 }
 
 /// Index of the fastest, or 0 if the first is about as fast.
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_favourite_stays_unless_another_saves_enough() {
-        assert_eq!(pick(&[1.0, 0.99, 1.2]), 0);
+        assert_eq!(pick(&[1.0, 0.996, 1.2]), 0);
         assert_eq!(pick(&[1.0, 1.1, 0.9]), 2);
         assert_eq!(pick(&[f64::INFINITY, 1.0]), 1);
         assert_eq!(pick(&[]), 0);

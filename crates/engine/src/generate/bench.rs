@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use futures::executor::block_on;
 use futures::future::join_all;
-use hone_trace::{SampleFault, SampleRequest, SamplingParams, Seed};
+use hone_trace::{Rng, SampleFault, SampleRequest, SamplingParams, Seed};
 
 use crate::backend::Backend;
 use crate::config::Config;
@@ -58,16 +58,25 @@ impl Measured {
     }
 }
 
+/// Conversations that run at once: an environment answers each reply with `observed` tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conversations {
+    pub count: usize,
+    pub prompt_tokens: usize,
+    /// Number of replies of each.
+    pub turns: usize,
+    pub new_tokens: usize,
+    pub observed: usize,
+}
+
 /// Runs the workload with an empty cache.
 pub fn generate<B: Backend>(model: &Model<B>, work: Workload) -> Result<Measured, SampleFault> {
-    let failed = |what: String| SampleFault::Failed { what, transient: false };
-    let policy = Policy::new(Snapshot::new(model.clone(), None, "bench"));
-    let generator = Generator::new(policy, model.device.serving()).map_err(|e| failed(e.to_string()))?;
+    let generator = fresh(model)?;
     let params = SamplingParams { max_new_tokens: work.new_tokens as u32, ..SamplingParams::default() };
     let mut requests = Vec::new();
     for number in 0..work.prompts as u64 {
         let mut rng = Seed::root(0).with("generation").at(number).rng();
-        let prompt: Vec<u32> = (0..work.prompt_tokens).map(|_| rng.below(model.config.vocab) as u32).collect();
+        let prompt = random(&mut rng, model, work.prompt_tokens);
         for replica in 0..work.samples as u64 {
             let seed = Seed::root(0).with("reply").at(number).at(replica).value();
             requests.push(SampleRequest { prompt: prompt.clone(), params: params.clone(), seed, gate: None });
@@ -78,6 +87,42 @@ pub fn generate<B: Backend>(model: &Model<B>, work: Workload) -> Result<Measured
     for reply in block_on(join_all(replies)) {
         reply?;
     }
+    measured(&generator, start)
+}
+
+/// Runs conversations with an empty cache.
+pub fn converse<B: Backend>(model: &Model<B>, work: Conversations) -> Result<Measured, SampleFault> {
+    let generator = fresh(model)?;
+    let params = SamplingParams { max_new_tokens: work.new_tokens as u32, ..SamplingParams::default() };
+    let conversation = async |number: usize| {
+        let mut rng = Seed::root(0).with("conversation").at(number as u64).rng();
+        let mut text = random(&mut rng, model, work.prompt_tokens);
+        for turn in 0..work.turns as u64 {
+            let seed = Seed::root(0).with("turn").at(number as u64).at(turn).value();
+            let request = SampleRequest { prompt: text.clone(), params: params.clone(), seed, gate: None };
+            text.extend(generator.submit(request).await?.tokens);
+            text.extend(random(&mut rng, model, work.observed));
+        }
+        Ok(())
+    };
+    let start = Instant::now();
+    let ended: Result<Vec<()>, SampleFault> =
+        block_on(join_all((0..work.count).map(conversation))).into_iter().collect();
+    ended?;
+    measured(&generator, start)
+}
+
+fn fresh<B: Backend>(model: &Model<B>) -> Result<Generator, SampleFault> {
+    let policy = Policy::new(Snapshot::new(model.clone(), None, "bench"));
+    Generator::new(policy, model.device.serving())
+        .map_err(|e| SampleFault::Failed { what: e.to_string(), transient: false })
+}
+
+fn random<B: Backend>(rng: &mut Rng, model: &Model<B>, tokens: usize) -> Vec<u32> {
+    (0..tokens).map(|_| rng.below(model.config.vocab) as u32).collect()
+}
+
+fn measured(generator: &Generator, start: Instant) -> Result<Measured, SampleFault> {
     let seconds = start.elapsed().as_secs_f64();
     let stats = block_on(generator.stats())?;
     Ok(Measured {

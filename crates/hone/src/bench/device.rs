@@ -13,7 +13,7 @@ use hone_device::{Cuda, MomentStore};
 use hone_engine::backend::Backend;
 use hone_engine::bench::{Groups, Trainer, training_flops};
 use hone_engine::config::Shape;
-use hone_engine::generate::bench::{Workload, generate};
+use hone_engine::generate::bench::{Conversations, Measured, Workload, converse, generate};
 use hone_engine::rope::Scaling;
 use hone_engine::weights::{ModelParams, Param, TensorSource};
 use hone_engine::{Config, Keep, Model};
@@ -50,6 +50,9 @@ pub(crate) struct Args {
     /// Groups of one pass of the learner
     #[arg(long, value_name = "N", default_value_t = 4)]
     together: usize,
+    /// Replies of each of 64 conversations, to which 256 tokens are appended after every reply; 0 leaves them out
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    turns: usize,
     /// Train LoRA adapters of this rank instead of the model
     #[arg(long, value_name = "RANK")]
     lora: Option<usize>,
@@ -120,7 +123,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
         "parameters": ModelParams::new(&bench.config).table.values(),
         "made_s": clock.elapsed().as_secs_f64(),
     });
-    let (groups, soak, generates) = (args.groups > 0, args.soak > 0, !args.train_only);
+    let (groups, soak, generates, turns) = (args.groups > 0, args.soak > 0, !args.train_only, args.turns);
     if !args.generate_only {
         report["train"] = guarded(|| bench.train());
     }
@@ -131,6 +134,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
     for (name, prompts) in counts.into_iter().filter(|_| generates) {
         let work = Workload { prompts, samples: 1, prompt_tokens: 256, new_tokens: 128 };
         report[name] = guarded(|| bench.sampled(work));
+    }
+    if turns > 0 {
+        let work = Conversations { count: 64, prompt_tokens: 2048, turns, new_tokens: 128, observed: 256 };
+        report["conversations"] = guarded(|| bench.conversations(work));
     }
     if groups {
         report["grpo"] = guarded(|| bench.grpo());
@@ -184,6 +191,15 @@ fn random(config: &Config, device: &Arc<Cuda<bf16>>) -> Result<Model<Cuda<bf16>>
 fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn sampling(measured: Measured) -> Value {
+    json!({
+        "tokens_per_s": measured.tokens_per_second(),
+        "decode_tokens_per_s": measured.decode_tokens_per_second,
+        "prefilled_tokens": measured.prefilled_tokens,
+        "seconds": measured.seconds,
+    })
 }
 
 /// The model that all parts use, one after the other. A part that trains holds the only reference: the weights are then
@@ -270,12 +286,16 @@ impl Bench {
         generate(&model, Workload { new_tokens: 8, ..work })?;
         let measured = generate(&model, work)?;
         self.model = Some(model);
-        Ok(json!({
-            "tokens_per_s": measured.tokens_per_second(),
-            "decode_tokens_per_s": measured.decode_tokens_per_second,
-            "prefilled_tokens": measured.prefilled_tokens,
-            "seconds": measured.seconds,
-        }))
+        Ok(sampling(measured))
+    }
+
+    fn conversations(&mut self, work: Conversations) -> Result<Value> {
+        let model = self.model()?;
+        // Warm-up.
+        converse(&model, Conversations { turns: work.turns.min(2), new_tokens: 8, ..work })?;
+        let measured = converse(&model, work)?;
+        self.model = Some(model);
+        Ok(sampling(measured))
     }
 
     /// Sampling and learning of one step: groups that share a prompt.

@@ -62,11 +62,13 @@ pub(super) fn run() -> Result<Value> {
             let there = Model::fresh(config.clone(), Arc::clone(&exact), 7)?;
             passes(laws, &what, &here, &there)?;
             sampling(laws, &what, &here, &there)?;
+            conversations(laws, &what, &there, 1e-4)?;
             repeated(laws, &what, &there)?;
             chunks(laws, &what, &there)
         });
         laws.guarded(&format!("{what}, bf16"), |laws| {
             let there = Model::fresh(config.clone(), Arc::clone(&wide), 7)?;
+            conversations(laws, &format!("{what}, bf16"), &there, 0.02)?;
             repeated(laws, &format!("{what}, bf16"), &there)?;
             chunks(laws, &format!("{what}, bf16"), &there)?;
             generate(&there, &SamplingParams { top_p: 0.9, max_new_tokens: 40, ..SamplingParams::default() }, true)
@@ -193,6 +195,37 @@ fn sampling(laws: &mut Laws, what: &str, here: &Model, there: &Model<Cuda<f32>>)
     // A random number within rounding of a boundary may fall on either side: once in thousands of tokens.
     laws.at_most(format!("{what}, replies of other tokens"), f64::from(all - same), 2.0);
     laws.at_most(format!("{what}, logprobs of sampled tokens"), worst, 1e-4);
+    Ok(())
+}
+
+/// What is sampled scores as the learner scores it, in conversations to which few and many tokens are appended, beside new prompts.
+fn conversations<T: Float>(laws: &mut Laws, what: &str, model: &Model<Cuda<T>>, bound: f64) -> Result<()> {
+    let policy = Policy::new(Snapshot::new(model.clone(), None, "laws"));
+    let generator = Generator::new(policy, GeneratorSettings { prefill_tokens: 400, ..model.device.serving() })?;
+    let params = SamplingParams { max_new_tokens: 9, ..SamplingParams::default() };
+    let appended = [0, 1, 15, 16, 17, 150, 45, 200];
+    let mut texts: Vec<Vec<u32>> = (0..appended.len()).map(|n| ids(30 + n as u64 % 3, 20 + 7 * n)).collect();
+    let (mut found, mut expected) = (Vec::new(), Vec::new());
+    for turn in 0..3 {
+        let request = |(seed, text): (usize, &Vec<u32>)| {
+            let request = SampleRequest { prompt: text.clone(), params: params.clone(), seed: seed as u64, gate: None };
+            generator.submit(request)
+        };
+        let replies: Vec<_> = texts.iter().enumerate().map(request).collect();
+        for ((text, reply), count) in texts.iter_mut().zip(replies).zip(appended) {
+            let reply = block_on(reply)?;
+            found.extend(&reply.sampled.logprobs);
+            let from = text.len() - 1;
+            text.extend(&reply.tokens);
+            let (net, whole) = (Net::new(model, None), std::slice::from_ref(text));
+            let learned = parity::logprobs(&net, whole, How::default())?.concat();
+            expected.extend(&learned[from..]);
+            text.extend(ids(60 + turn, count));
+        }
+        // A conversation of nothing but a new prompt begins beside those that go on.
+        texts[0] = ids(90 + turn, 130);
+    }
+    laws.at_most(format!("{what}, sampler and learner in conversations"), apart(&found, &expected), bound);
     Ok(())
 }
 
