@@ -173,6 +173,8 @@ API cuDeviceGetName(char* name, int len, int) { return strncpy(name, "an emulate
 API cuDeviceGetAttribute(int* value, int attribute, int) {
     switch (attribute) {
         case 16: return *value = setting("EMULATOR_PROCESSORS", 5), OK;
+        case 36: return *value = 1'000'000, OK;
+        case 37: return *value = 4096, OK;
         case 75: return *value = setting("EMULATOR_CAPABILITY", 90) / 10, OK;
         case 76: return *value = setting("EMULATOR_CAPABILITY", 90) % 10, OK;
         case 97: return *value = most_shared(), OK;

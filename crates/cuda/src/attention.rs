@@ -111,12 +111,11 @@ impl Plan {
             ensure(whole, "attention", || format!("{node:?} after {tokens} tokens"))?;
             tokens = node.tokens.end;
         }
-        let sees = query_ranges(nodes);
-        let seen = key_ranges(nodes);
+        let (sees, trained) = (query_ranges(nodes), if before == 0 { nodes } else { &[] });
         Ok(Self {
             forward: Tiles::new(gpu, nodes, &sees, tuning.forward.0, query_work)?,
-            keys: Tiles::new(gpu, nodes, &seen, tuning.keys.0, key_work)?,
-            queries: Tiles::new(gpu, nodes, &sees, tuning.queries.0, query_work)?,
+            keys: Tiles::new(gpu, trained, &key_ranges(trained), tuning.keys.0, key_work)?,
+            queries: Tiles::new(gpu, trained, &sees, tuning.queries.0, query_work)?,
             tokens,
             before,
             tuning,

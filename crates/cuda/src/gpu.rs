@@ -159,6 +159,15 @@ impl Gpu {
         self.inner.compiler.arch() == "sm_90a"
     }
 
+    /// Bytes per second of the device's memory at its full clock, if the driver says so.
+    pub fn bandwidth(&self) -> Option<f64> {
+        let attribute = |which| self.inner.context.attribute(which).ok().filter(|&value| value > 0).map(f64::from);
+        let kilohertz = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
+        let bits = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
+        // Two transfers per clock.
+        Some(2.0 * 1e3 * kilohertz * bits / 8.0)
+    }
+
     /// Number of streaming multiprocessors.
     pub fn processors(&self) -> u32 {
         self.inner.processors

@@ -76,6 +76,11 @@ impl<T: Float> Cuda<T> {
         self.shared.gpu.name()
     }
 
+    /// Bytes per second of the device's memory at its full clock, if known.
+    pub fn bandwidth(&self) -> Option<f64> {
+        self.shared.gpu.bandwidth()
+    }
+
     /// Peak memory in use since the last [`Cuda::reset_peak`], in bytes.
     pub fn peak(&self) -> Result<u64> {
         self.shared.gpu.peak().map_err(fault)

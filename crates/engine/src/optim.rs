@@ -88,11 +88,16 @@ impl<B: Backend> AdamW<B> {
         Ok(())
     }
 
-    /// Writes the state as `optimizer.safetensors`: moments by parameter name, and the step.
+    /// Writes the state as `optimizer.safetensors`: moments by parameter name, and the step. Before the first step moments are
+    /// zero and not written: they take twice the space of the weights.
     pub fn save(&self, dir: &Path, table: &Table) -> Result<()> {
+        let (file, step) = (dir.join("optimizer.safetensors"), [("step", self.steps.to_string())]);
+        if self.steps == 0 {
+            return write_tensors(&file, std::iter::empty(), &step);
+        }
         let [m, v] = B::read_moments(&self.moments)?;
         let all = tensors("m.", table, &m, Storage::F32).chain(tensors("v.", table, &v, Storage::F32));
-        write_tensors(&dir.join("optimizer.safetensors"), all, &[("step", self.steps.to_string())])
+        write_tensors(&file, all, &step)
     }
 
     /// Optimizer state written by [`AdamW::save`]; training resumes to the same bits.
@@ -103,6 +108,9 @@ impl<B: Backend> AdamW<B> {
             EngineError::State("optimizer.safetensors, not written by this engine, names no step".into())
         })?;
         let mut state = Self { steps, ..Self::new(settings, table, device) };
+        if steps == 0 {
+            return Ok(state);
+        }
         let (mut m, mut v) = (vec![0.0; table.len()], vec![0.0; table.len()]);
         for (prefix, other, values) in [("m.", "v.", &mut m), ("v.", "m.", &mut v)] {
             let mut prefixed = table.clone();

@@ -142,15 +142,19 @@ fn fifty_steps_are_the_same_bits_repeated_resumed_recomputed_and_on_other_thread
     assert!(expected == run(2, true), "with recomputation");
     assert!(expected == run(1, false) && expected == run(3, false), "on other threads");
 
-    let dir = tempfile::tempdir().unwrap();
-    let mut half = learner(small(Arc::new(Cpu::new(2).unwrap())), LearnerSettings::default());
-    steps(&mut half, 0, 25);
-    half.save(dir.path()).unwrap();
-    drop(half);
-    let policy = Policy::new(Snapshot::new(small(Arc::new(Cpu::new(2).unwrap())), None, "test"));
-    let mut resumed = NativeLearner::resume(policy, None, LearnerSettings::default(), dir.path()).unwrap();
-    steps(&mut resumed, 25, 50);
-    assert!(expected == weights_after(&resumed), "resumed");
+    for at in [0, 25] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut stopped = learner(small(Arc::new(Cpu::new(2).unwrap())), LearnerSettings::default());
+        steps(&mut stopped, 0, at);
+        stopped.save(dir.path()).unwrap();
+        drop(stopped);
+        let written = std::fs::metadata(dir.path().join("optimizer.safetensors")).unwrap().len();
+        assert_eq!(written < 1000, at == 0, "moments that are still zero take {written} bytes");
+        let policy = Policy::new(Snapshot::new(small(Arc::new(Cpu::new(2).unwrap())), None, "test"));
+        let mut resumed = NativeLearner::resume(policy, None, LearnerSettings::default(), dir.path()).unwrap();
+        steps(&mut resumed, at, 50);
+        assert!(expected == weights_after(&resumed), "resumed at {at}");
+    }
 }
 
 #[test]

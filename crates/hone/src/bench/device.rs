@@ -10,10 +10,11 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use half::bf16;
 use hone_device::{Cuda, MomentStore};
-use hone_engine::backend::Backend;
+use hone_engine::backend::{Backend, Need};
 use hone_engine::bench::{Groups, Trainer, training_flops};
 use hone_engine::config::Shape;
 use hone_engine::generate::bench::{Conversations, Measured, Workload, converse, generate};
+use hone_engine::generate::step::PAGE;
 use hone_engine::rope::Scaling;
 use hone_engine::weights::{ModelParams, Param, TensorSource};
 use hone_engine::{Config, Keep, Model};
@@ -286,7 +287,22 @@ impl Bench {
         generate(&model, Workload { new_tokens: 8, ..work })?;
         let measured = generate(&model, work)?;
         self.model = Some(model);
-        Ok(sampling(measured))
+        let mut report = sampling(measured);
+        let sequences = (work.prompts * work.samples) as f64;
+        let read = measured.decode_tokens_per_second / sequences * self.read_by_step(work);
+        report["bandwidth_share"] = self.device.bandwidth().map(|most| read / most).into();
+        Ok(report)
+    }
+
+    /// Bytes that a decoding step has to read, halfway through the replies: the weights once, and the keys and values of each sequence.
+    fn read_by_step(&self, work: Workload) -> f64 {
+        let c = &self.config;
+        // The embedding is read by the head if it is tied, else for a few rows only.
+        let unread = if c.tied { 0 } else { c.vocab * c.hidden };
+        let weights = size_of::<bf16>() * (ModelParams::new(c).table.values() - unread);
+        let per_token = self.device.bytes(c, Need::Page) as f64 / PAGE as f64;
+        let tokens = work.prompts * work.samples * (work.prompt_tokens + work.new_tokens / 2);
+        weights as f64 + per_token * tokens as f64
     }
 
     fn conversations(&mut self, work: Conversations) -> Result<Value> {
