@@ -240,7 +240,7 @@ API cuEventElapsedTime(float* ms, Event* from, Event* to) { return cuEventElapse
 
 API cuMemGetInfo_v2(size_t* free, size_t* all) {
     IN_CONTEXT;
-    return *all = total(), *free = total() - CONTEXT - reserved, OK;
+    return *all = total(), *free = total() - std::min(total(), CONTEXT + reserved), OK;
 }
 API cuDeviceGetDefaultMemPool(void** pool, int) { return *pool = &blocks, OK; }
 API cuMemPoolGetAttribute(void*, int attribute, uint64_t* value) {

@@ -8,12 +8,12 @@ pub type Result<T> = std::result::Result<T, CudaError>;
 pub enum CudaError {
     #[error(
         "no NVIDIA driver: libcuda.so was not found\n  fix: install the NVIDIA driver (nvidia-smi should list the GPU), \
-         add its folder to LD_LIBRARY_PATH, or set device = \"cpu\""
+         add its folder to LD_LIBRARY_PATH, or set engine.device = \"cpu\""
     )]
     NoDriver,
     #[error(
         "no CUDA device {ordinal}: the driver shows {count}\n  fix: check nvidia-smi and CUDA_VISIBLE_DEVICES, or set \
-         device = \"cpu\""
+         engine.device = \"cpu\""
     )]
     NoDevice { ordinal: usize, count: usize },
     #[error(
@@ -44,7 +44,7 @@ pub enum CudaError {
     )]
     OutOfMemory { asked: usize, free: usize, total: usize },
     #[error(
-        "the system gave no {} of page-locked memory for moments\n  fix: moments = \"8bit\" or LoRA, a machine with more memory, \
+        "the system gave no {} of page-locked memory for moments\n  fix: engine.moments = \"8bit\" or LoRA, a machine with more memory, \
          or a higher limit of locked memory (ulimit -l)",
         size(*asked)
     )]

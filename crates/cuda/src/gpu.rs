@@ -399,7 +399,7 @@ fn architecture(name: &str, (major, minor): (i32, i32)) -> Result<i32> {
     if major < 8 {
         return refuse(
             "the kernels need bf16 tensor cores, which came with 8.0 (A100, RTX 30)".into(),
-            "use such a GPU, or set device = \"cpu\"",
+            "use such a GPU, or set engine.device = \"cpu\"",
         );
     }
     nearest(&Compiler::architectures()?, major * 10 + minor).map_or_else(

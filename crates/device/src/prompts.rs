@@ -115,10 +115,13 @@ impl Division {
         if end > own_end {
             nodes.push(Node { tokens: place(own_end..end), ancestors: Vec::new() });
         }
+        let plan = Plan::forest(gpu, &nodes).map_err(fault)?;
+        if before == 0 {
+            return Ok(Part { rows: first..end, plan, keys: None });
+        }
         keys.extend(runs.iter().flat_map(|run| slots(run, run.start..run.start + run.len)));
         keys.resize(before + end - first, -1);
-        let keys = if before > 0 { Some(Buffer::from_slice(gpu, &keys).map_err(fault)?) } else { None };
-        Ok(Part { rows: first..end, plan: Plan::forest(gpu, &nodes).map_err(fault)?, keys })
+        Ok(Part { rows: first..end, plan, keys: Some(Buffer::from_slice(gpu, &keys).map_err(fault)?) })
     }
 }
 

@@ -10,7 +10,7 @@ use hone_cuda::{Buffer, Float, Gpu, View, rows, watch};
 use hone_engine::optim::AdamWStep;
 use hone_engine::weights::{Table, TensorSource};
 use hone_engine::{EngineError, Result};
-use hone_trace::Digest;
+use hone_trace::{Digest, gigabytes};
 
 use crate::cuda::{Shared, fault};
 use crate::moments::Moments;
@@ -34,10 +34,20 @@ impl<T: Float> Parameters<T> {
     /// Loads one tensor at a time: the host never holds a second model.
     pub(crate) fn load(shared: &Arc<Shared>, table: &Table, source: &dyn TensorSource) -> Result<Self> {
         let (gpu, padded) = (&shared.gpu, table.len().next_multiple_of(ROUND));
+        let longest = table.params.iter().map(|param| param.range.len()).max().unwrap_or(0);
+        let (needed, free) = (Self::bytes(table.len() + longest), gpu.available().map_err(fault)?);
+        if needed > free {
+            return Err(EngineError::Device(format!(
+                "loading {:.1}M parameters takes {} on the GPU, of which {} are free; choose a smaller model, end other programs \
+                 on this GPU, or set engine.device = \"cpu\"",
+                table.values() as f64 / 1e6,
+                gigabytes(needed),
+                gigabytes(free)
+            )));
+        }
         let mut weight = Buffer::<T>::zeros(gpu, padded).map_err(fault)?;
         let whole = T::SUFFIX == <f32 as Float>::SUFFIX;
         let mut low = if whole { None } else { Some(Buffer::<i16>::zeros(gpu, padded).map_err(fault)?) };
-        let longest = table.params.iter().map(|param| param.range.len()).max().unwrap_or(0);
         let mut staged = Buffer::<f32>::uninit(gpu, longest).map_err(fault)?;
         let mut host = Vec::new();
         for param in &table.params {

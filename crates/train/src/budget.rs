@@ -143,7 +143,7 @@ fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
             "train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"
         ));
     }
-    // Smaller moments change numbers, so they come last.
+    // Smaller moments change numbers, so they come last but for the window: a shorter one ends episodes that do not fit it.
     let lean = |work: Workload| {
         let memory = engine.memory(&work)?;
         let LeanState { setting, optimizer_bytes } = memory.lean?;
@@ -153,8 +153,19 @@ fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
         let setting = lean(least)?;
         Some(format!("{setting}, train.recompute = true and train.batch_tokens = {tokens}"))
     });
-    // A shorter window ends episodes that do not fit it.
-    smaller.or_else(|| narrower(work, fits))
+    let fewest = || {
+        let episodes =
+            largest(1, work.episodes as usize, |n| lean(Workload { episodes: n as u64, ..least }).is_some())?;
+        let setting = lean(Workload { episodes: episodes as u64, ..least })?;
+        Some(format!(
+            "{setting}, train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"
+        ))
+    };
+    let narrowest = || {
+        let setting = engine.memory(&least)?.lean?.setting;
+        Some(format!("{setting}, {}", narrower(work, |work| lean(work).is_some())?))
+    };
+    smaller.or_else(fewest).or_else(|| narrower(work, fits)).or_else(narrowest)
 }
 
 /// A shorter window, with batches of one episode: with the rest as it is, or with the least of everything.
@@ -367,6 +378,10 @@ mod tests {
             said(99, Some(60)).unwrap(),
             "moments = \"8bit\", train.recompute = true and train.batch_tokens = 16"
         );
+        assert_eq!(
+            said(99, Some(80)).unwrap(),
+            "moments = \"8bit\", train.recompute = true, train.batch_tokens = 16 and rollout.concurrency = 1"
+        );
         assert_eq!(said(99, None), None);
         assert_eq!(said(99, Some(98)), None);
     }
@@ -374,12 +389,12 @@ mod tests {
     #[test]
     fn a_window_that_takes_the_memory_is_named() {
         let work = Workload { batch_tokens: 4000, recompute: false, copies: 0, episodes: 2, window: 2000 };
-        let said = |optimizer| change(&Small { optimizer, lean: None }, work);
-        assert_eq!(
-            said(0).unwrap(),
-            "rollout.window = 363, train.batch_tokens = 363, train.recompute = true and rollout.concurrency = 1"
-        );
-        assert_eq!(said(50), None, "even the shortest window takes more than there is");
+        let said = |optimizer, lean| change(&Small { optimizer, lean }, work);
+        let least =
+            "rollout.window = 363, train.batch_tokens = 363, train.recompute = true and rollout.concurrency = 1";
+        assert_eq!(said(0, None).unwrap(), least);
+        assert_eq!(said(50, None), None, "even the shortest window takes more than there is");
+        assert_eq!(said(50, Some(0)).unwrap(), format!("moments = \"8bit\", {least}"));
     }
 
     #[test]

@@ -27,3 +27,11 @@ fn training_steps_of_real_shapes_take_the_memory_they_are_quoted_with() {
         assert!((peak - quoted).abs() < 0.1, "{options}: {peak} GB, quoted with {quoted}");
     }
 }
+
+#[test]
+fn a_model_larger_than_the_gpu_is_refused_with_its_size() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hone"));
+    command.args("bench device --shape 4b".split(' ')).env("EMULATOR_HOLLOW", "1").env("EMULATOR_MEMORY_MB", "12000");
+    let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(said.contains("loading 4022.5M parameters takes 17.6 GB on the GPU, of which 12.0 GB are free"), "{said}");
+}
