@@ -75,13 +75,15 @@ fn show(budget: &Budget, recipe: &Recipe) {
 
 fn show_memory(memory: MemoryBudget) {
     let (bytes, MemoryBudget { parts, total_bytes }) = (gigabytes, memory);
+    let second = match parts.reference_bytes {
+        0 => String::new(),
+        weights => format!(", second set of weights {}", bytes(weights)),
+    };
     crate::output::note!(
-        "memory   {} at most: weights {}, gradients and optimizer {}, second set of weights {}, activations {}, keys and \
-         values {}; free {}",
+        "memory   {} at most: weights {}, gradients and optimizer {}{second}, activations {}, keys and values {}; free {}",
         bytes(total_bytes),
         bytes(parts.weights_bytes),
         bytes(parts.optimizer_bytes),
-        bytes(parts.reference_bytes),
         bytes(parts.activation_bytes),
         bytes(parts.cache_bytes),
         parts.available_bytes.map_or_else(|| "unknown".to_owned(), bytes),
