@@ -439,3 +439,37 @@ async fn a_message_that_no_window_holds_is_never_encoded() {
     assert_eq!(fault.boundary, Boundary::Environment);
     assert!(fault.what.contains("first prompt") && fault.what.contains("rollout.window"), "{}", fault.what);
 }
+
+/// Takes as many seconds for an action as the task says.
+struct Slow(u64);
+
+#[async_trait]
+impl Env for Slow {
+    async fn step(&mut self, _: Action) -> Result<Turn, Fault> {
+        tokio::time::sleep(Duration::from_secs(self.0)).await;
+        Ok(Turn { done: true, ..Turn::default() })
+    }
+}
+
+struct SlowArena;
+
+#[async_trait]
+impl Arena for SlowArena {
+    async fn open(&self, task: &Task, seed: u64) -> Result<Episode, Fault> {
+        let episode = EchoArena.open(task, seed).await?;
+        Ok(Episode { env: Box::new(Slow(task.prompt.parse().unwrap())), ..episode })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_episode_that_takes_long_holds_one_place_only() {
+    let lines = (0..5).map(|_| says("done")).collect();
+    let stage = Stage::new(SlowArena, lines, RolloutSettings { concurrency: 2, user_deadline_s: 500.0, ..settings() });
+    let tasks = [100, 30, 30, 30, 10].map(|seconds: u64| Task::new(seconds.to_string(), "slow", seconds.to_string()));
+    let slots = tasks.iter().map(|task| Slot { task, replica: 0, seed: 3 }).collect();
+    let clock = tokio::time::Instant::now();
+    let traces = stage.rollouts.play_all(slots).await;
+    assert_eq!(clock.elapsed().as_secs(), 100, "the others take the other place, one after the other");
+    let played: Vec<&str> = traces.iter().map(|trace| trace.task.as_str()).collect();
+    assert_eq!(played, ["100", "30", "30", "30", "10"]);
+}

@@ -122,6 +122,11 @@ impl From<SampleFault> for Fault {
 #[async_trait]
 pub trait Sampler: Send + Sync {
     async fn sample(&self, request: SampleRequest) -> Result<Sample, SampleFault>;
+
+    /// Number of tokens whose keys and values it can keep, if known: conversations that fit compute only what is new in a turn.
+    fn capacity(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Token-level control of one request.

@@ -81,6 +81,9 @@ pub struct Usage {
 /// turn.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Timings {
+    /// Waiting for room in the sampler's KV cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub room: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampler: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

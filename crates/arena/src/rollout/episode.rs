@@ -7,11 +7,13 @@ use hone_chat::budget::clip_output;
 use hone_chat::parse::Toolbox;
 use hone_chat::{Conversation, Suffix};
 use hone_trace::{
-    Action, Boundary, Content, EndState, Env, Episode, Fault, Limit, Message, Node, Outcome, Sample, SampleRequest,
-    SamplingParams, Seed, StopReason, Timings, ToolSet, Trace, TraceBuilder, TraceHead, Turn, TurnRecord,
+    Action, Boundary, Content, Digest, EndState, Env, Episode, Fault, Limit, Message, Node, Outcome, Sample,
+    SampleRequest, SamplingParams, Seed, StopReason, Timings, ToolSet, Trace, TraceBuilder, TraceHead, Turn,
+    TurnRecord,
 };
 
 use super::reading::{Reading, read};
+use super::room::Seat;
 use super::settings::{CallMode, OnMalformed};
 use super::{Opening, Rollouts, Slot, late, seconds, text_bytes};
 
@@ -56,6 +58,8 @@ pub(super) struct Play<'a> {
     messages: Vec<Message>,
     /// Actions so far, in order: they are replayed on a fresh environment to attribute a fault.
     actions: Vec<Action>,
+    /// Its place among the conversations under way.
+    seat: Seat,
     started: Instant,
     observed: usize,
     /// Words of the crash, if a call crashes the environment every time.
@@ -72,6 +76,7 @@ impl<'a> Play<'a> {
             }
         }
         let head = head(slot, kit.tools, sampling.clone());
+        let seat = rollouts.room.seat(Digest::of(slot.task.key.as_bytes()), conversation.prompt().len());
         let trace = TraceBuilder::new(head, conversation.prompt().to_vec());
         let messages = std::iter::once(Message::system(episode.system)).chain(episode.first).collect();
         Self {
@@ -85,6 +90,7 @@ impl<'a> Play<'a> {
             sampling,
             messages,
             actions: Vec::new(),
+            seat,
             started: Instant::now(),
             observed: 0,
             crash: None,
@@ -142,6 +148,11 @@ impl<'a> Play<'a> {
             return Step::Ends(Outcome::Truncated { limit: Limit::Context });
         }
         let mut timings = Timings::default();
+        if let Some(waited) = self.seat.turn(self.conversation.ids().len()).await {
+            timings.room = Some(waited.as_secs_f64());
+            // It is no time of the episode.
+            self.started += waited;
+        }
         let clock = Instant::now();
         let sample = match self.sample(turn, room).await {
             Ok(sample) => sample,

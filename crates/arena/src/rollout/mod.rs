@@ -10,6 +10,7 @@ mod cache;
 mod endurance;
 mod episode;
 mod reading;
+mod room;
 mod settings;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::rewards::Rubric;
 use cache::Cache;
 use endurance::Endurance;
 use episode::{Play, Played};
+use room::Room;
 
 /// Everything it takes to play and score episodes of an arena with a policy. Cheap to clone.
 #[derive(Clone)]
@@ -42,6 +44,7 @@ pub struct Rollouts {
     pub sampling: SamplingParams,
     pub settings: RolloutSettings,
     prepared: Arc<Prepared>,
+    room: Arc<Room>,
 }
 
 /// Work that episodes share.
@@ -92,13 +95,14 @@ impl Rollouts {
         sampling: SamplingParams,
         settings: RolloutSettings,
     ) -> Self {
-        Self { arena, sampler, renderer, rubric, sampling, settings, prepared: Arc::default() }
+        let room = Room::new(sampler.capacity());
+        Self { arena, sampler, renderer, rubric, sampling, settings, prepared: Arc::default(), room }
     }
 
     /// The same world for another policy.
     #[must_use]
     pub fn with_sampler(&self, sampler: Arc<dyn Sampler>) -> Self {
-        Self { sampler, ..self.clone() }
+        Self { room: Room::new(sampler.capacity()), sampler, ..self.clone() }
     }
 
     /// Plays `size` episodes of each task. Groups come in the order of the tasks, whatever finishes first.
@@ -118,8 +122,13 @@ impl Rollouts {
     /// down, retries are bounded, and after a series of broken episodes the rest is not played.
     pub async fn play_all(&self, slots: Vec<Slot<'_>>) -> Vec<Trace> {
         let endurance = Endurance::new(self.settings.concurrency);
-        let plays = slots.into_iter().map(|slot| self.play_within(slot, Some(&endurance)));
-        futures::stream::iter(plays).buffered(self.settings.concurrency.max(1)).collect().await
+        let play = async |(place, slot)| (place, self.play_within(slot, Some(&endurance)).await);
+        let plays = slots.into_iter().enumerate().map(play);
+        // Not `buffered`: it keeps the places of episodes that ended until all before them have.
+        let plays = futures::stream::iter(plays).buffer_unordered(self.settings.concurrency.max(1));
+        let mut played: Vec<(usize, Trace)> = plays.collect().await;
+        played.sort_by_key(|(place, _)| *place);
+        played.into_iter().map(|(_, trace)| trace).collect()
     }
 
     /// Plays one episode to its end and scores it. Always returns a trace: a permanent fault is its outcome.

@@ -22,7 +22,7 @@ documented! {
         pub tool_output_tokens: usize where whole(1, 10_000_000),
         /// Tokens all observations of an episode may take.
         pub episode_output_tokens: usize where whole(1, 100_000_000),
-        /// Seconds an episode may take.
+        /// Seconds an episode may take, waiting for memory not counted.
         pub wall_s: f64 where over(0.0, 1e6),
         /// Seconds the environment may take to answer one action.
         pub env_deadline_s: f64 where over(0.0, 1e6),
@@ -34,7 +34,8 @@ documented! {
         pub attempts: u32 where whole(1, 100),
         /// Seconds before the second attempt; doubled for each further one.
         pub backoff_s: f64 where real(0.0, 3_600.0),
-        /// Concurrent episodes.
+        /// Concurrent episodes. Where the native engine has no memory for the keys and values of all of them, the younger
+        /// ones wait between turns.
         pub concurrency: usize where whole(1, 65_536).may_change(),
         /// Execution of several calls in one reply: only the first, all in order, or all at once.
         pub calls: CallMode,

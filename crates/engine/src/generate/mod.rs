@@ -89,6 +89,8 @@ pub struct StreamedToken {
 #[derive(Debug, Clone)]
 pub struct Generator {
     requests: Sender<Message>,
+    /// Number of tokens that the KV cache has room for.
+    capacity: u64,
 }
 
 /// Messages from the handle to the thread.
@@ -103,11 +105,12 @@ impl Generator {
     pub fn new<B: Backend>(policy: Arc<Policy<B>>, settings: GeneratorSettings) -> Result<Self> {
         let (requests, inbox): (_, Receiver<Message>) = std::sync::mpsc::channel();
         let scheduler = Scheduler::new(policy, settings, inbox);
+        let capacity = scheduler.capacity();
         std::thread::Builder::new()
             .name("generate".into())
             .spawn(move || scheduler.run())
             .map_err(|e| EngineError::Threads { threads: 1, what: e.to_string() })?;
-        Ok(Self { requests })
+        Ok(Self { requests, capacity })
     }
 
     /// Sends a request immediately; the future is its result. Dropping the future cancels the request and frees its
@@ -164,6 +167,10 @@ fn ended() -> SampleFault {
 impl Sampler for Generator {
     async fn sample(&self, request: SampleRequest) -> std::result::Result<Sample, SampleFault> {
         self.submit(request).await
+    }
+
+    fn capacity(&self) -> Option<u64> {
+        Some(self.capacity)
     }
 }
 

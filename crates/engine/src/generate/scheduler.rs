@@ -81,6 +81,11 @@ impl<B: Backend> Scheduler<B> {
         }
     }
 
+    /// Number of tokens that the cache has room for.
+    pub(super) fn capacity(&self) -> u64 {
+        self.cache.limit() as u64 * PAGE as u64
+    }
+
     /// Worker loop: runs until the last handle is dropped.
     pub(super) fn run(mut self) {
         while self.receive() {

@@ -16,6 +16,7 @@ mod options;
 mod placebo;
 #[path = "../../../train/tests/it/resume.rs"]
 mod resume;
+mod room;
 mod sharpened;
 #[path = "../../../train/tests/it/tiny.rs"]
 mod tiny;

@@ -60,6 +60,8 @@ pub(super) fn episodes(groups: &[Group]) -> Metrics {
     metrics.set(names::ROLLOUTS_MALFORMED, count(|outcome| matches!(outcome, Outcome::Malformed { .. })));
     metrics.set(names::ROLLOUTS_TRUNCATED_OVERLONG, count(|outcome| matches!(outcome, Outcome::Truncated { .. })));
     metrics.merge(lengths(groups));
+    let waits = kept().flat_map(|trace| &trace.turns).filter_map(|turn| turn.timings.room);
+    metrics.set_some(names::TIMING_ROOM_MEAN, waits.reduce(|a, b| a + b).map(|all| all / kept().count() as f64));
     metrics.merge(calls(&Counts::of(kept())));
     for (env, indices) in by_env(groups) {
         metrics.merge(environment(env, &Counts::of(indices.iter().flat_map(|&index| groups[index].traces()))));

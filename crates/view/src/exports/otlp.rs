@@ -64,8 +64,11 @@ fn spans(run: &Run, full: &Full) -> Vec<Value> {
     let mut sampled = full.nodes.iter().filter(|node| node.origin.is(Origin::Sampled));
     let (mut spans, mut at) = (Vec::new(), 0.0);
     for (index, turn) in full.turn_records.iter().enumerate() {
-        let took: f64 = turn.timings.iter().map(|(_, seconds)| seconds).sum();
-        let sampler = turn.timings.iter().find(|(who, _)| who == "sampler").map_or(took, |(_, seconds)| *seconds);
+        let seconds = |party: &str| turn.timings.iter().find(|(who, _)| who == party).map(|(_, seconds)| *seconds);
+        let waited = seconds("room").unwrap_or(0.0);
+        at += waited;
+        let took = turn.timings.iter().map(|(_, seconds)| seconds).sum::<f64>() - waited;
+        let sampler = seconds("sampler").unwrap_or(took);
         let tokens = sampled.next().map_or(0, |node| node.tokens.len());
         spans.push(of.turn(index, turn, tokens, [at, at + sampler]));
         let calls = turn.calls.iter().enumerate();

@@ -132,6 +132,8 @@ metrics! {
         TIMING_STEP = "timing/step": "the whole step, without evaluation",
         TIMING_GENERATE = "timing/generate": "sampling and scoring episodes; in an asynchronous run only the time \
             waiting for them",
+        TIMING_ROOM_MEAN = "timing/room_mean": "waiting for room in the KV cache, per episode; absent if none waited. Such \
+            conversations would evict each other",
         TIMING_POLICY_TRAIN = "timing/policy_train": "credit, packing and learning",
         TIMING_SAVE_CHECKPOINTS = "timing/save_checkpoints": "writing the newest checkpoint before this step",
         TIMING_SAMPLED_TOKENS_PER_SECOND = "timing/sampled_tokens_per_second" (Higher): "sampled tokens per second of \
