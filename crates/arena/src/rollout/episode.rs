@@ -7,9 +7,8 @@ use hone_chat::budget::clip_output;
 use hone_chat::parse::Toolbox;
 use hone_chat::{Conversation, Suffix};
 use hone_trace::{
-    Action, Boundary, Content, Digest, EndState, Env, Episode, Fault, Limit, Message, Node, Outcome, Sample,
-    SampleRequest, SamplingParams, Seed, StopReason, Timings, ToolSet, Trace, TraceBuilder, TraceHead, Turn,
-    TurnRecord,
+    Action, Boundary, Content, EndState, Env, Episode, Fault, Limit, Message, Node, Outcome, Sample, SampleRequest,
+    SamplingParams, Seed, StopReason, Timings, ToolSet, Trace, TraceBuilder, TraceHead, Turn, TurnRecord,
 };
 
 use super::reading::{Reading, read};
@@ -76,7 +75,7 @@ impl<'a> Play<'a> {
             }
         }
         let head = head(slot, kit.tools, sampling.clone());
-        let seat = rollouts.room.seat(Digest::of(slot.task.key.as_bytes()), conversation.prompt().len());
+        let seat = rollouts.room.seat(&slot.task.env, &slot.task.key, conversation.prompt());
         let trace = TraceBuilder::new(head, conversation.prompt().to_vec());
         let messages = std::iter::once(Message::system(episode.system)).chain(episode.first).collect();
         Self {

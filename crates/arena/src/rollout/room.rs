@@ -30,19 +30,31 @@ struct State {
     active: BTreeMap<u64, Share>,
     /// Number of conversations so far.
     begun: u64,
-    /// Tokens of all under way, shared prompts counted for each.
+    /// Tokens of all under way, what they share counted for each.
     tokens: u64,
+    /// The first prompt in each environment: others begin with the same instructions and tools.
+    prompts: BTreeMap<String, Vec<u32>>,
     /// Number of conversations that ended, and the tokens they had after their prompts.
     ended: [u64; 2],
 }
 
-/// Tokens of a conversation. Episodes of a task share its prompt.
+/// Tokens of a conversation.
 #[derive(Debug)]
 struct Share {
+    env: Digest,
+    /// Number of tokens that it shares with the other conversations in its environment.
+    shared: u64,
     task: Digest,
+    /// Number of further tokens of the prompt, which episodes of the task share.
     prompt: u64,
     /// Number of tokens after the prompt.
     own: u64,
+}
+
+impl Share {
+    fn tokens(&self) -> u64 {
+        self.shared + self.prompt + self.own
+    }
 }
 
 impl Room {
@@ -52,12 +64,16 @@ impl Room {
     }
 
     /// Place of a new conversation, the youngest.
-    pub(super) fn seat(self: &Arc<Self>, task: Digest, prompt: usize) -> Seat {
+    pub(super) fn seat(self: &Arc<Self>, env: &str, task: &str, prompt: &[u32]) -> Seat {
         let mut state = self.lock();
-        let (number, prompt) = (state.begun, prompt as u64);
+        let first = state.prompts.entry(env.to_owned()).or_insert_with(|| prompt.to_vec());
+        let shared = first.iter().zip(prompt).take_while(|(a, b)| a == b).count();
+        let [env, task] = [env, task].map(|name| Digest::of(name.as_bytes()));
+        let share = Share { env, shared: shared as u64, task, prompt: (prompt.len() - shared) as u64, own: 0 };
+        let number = state.begun;
         state.begun += 1;
-        state.tokens += prompt;
-        state.active.insert(number, Share { task, prompt, own: 0 });
+        state.tokens += share.tokens();
+        state.active.insert(number, share);
         drop(state);
         Seat { room: Arc::clone(self), number, started: false }
     }
@@ -76,13 +92,16 @@ impl State {
         if self.tokens + expected * self.active.len() as u64 <= limit {
             return true;
         }
-        let mut prompts = BTreeSet::new();
-        let share = |share: &Share| {
-            let prompt = if prompts.insert(share.task) { share.prompt } else { 0 };
+        let (mut shared, mut prompts) = (BTreeMap::<_, u64>::new(), BTreeSet::new());
+        let own = |share: &Share| {
+            let most = shared.entry(share.env).or_default();
+            *most = share.shared.max(*most);
+            let prompt = if prompts.insert((share.env, share.task)) { share.prompt } else { 0 };
             prompt + share.own.max(expected)
         };
+        let own: u64 = self.active.range(..=number).map(|(_, share)| share).map(own).sum();
         let alone = self.active.range(..number).next().is_none();
-        alone || self.active.range(..=number).map(|(_, of)| of).map(share).sum::<u64>() <= limit
+        alone || own + shared.values().sum::<u64>() <= limit
     }
 }
 
@@ -117,7 +136,7 @@ impl Seat {
     fn grow(&self, tokens: u64) {
         let mut state = self.room.lock();
         let Some(share) = state.active.get_mut(&self.number) else { return };
-        let own = tokens.saturating_sub(share.prompt);
+        let own = tokens.saturating_sub(share.shared + share.prompt);
         let before = std::mem::replace(&mut share.own, own);
         state.tokens = state.tokens + own - before;
     }
@@ -126,10 +145,10 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut state = self.room.lock();
-        if let Some(Share { prompt, own, .. }) = state.active.remove(&self.number) {
-            state.tokens -= prompt + own;
+        if let Some(share) = state.active.remove(&self.number) {
+            state.tokens -= share.tokens();
             let [ended, tokens] = state.ended;
-            state.ended = [ended + 1, tokens + own];
+            state.ended = [ended + 1, tokens + share.own];
         }
         drop(state);
         self.room.freed.notify_waiters();
@@ -142,8 +161,13 @@ mod tests {
 
     use super::*;
 
-    fn task(name: &str) -> Digest {
-        Digest::of(name.as_bytes())
+    /// A prompt that shares nothing with those of other numbers, or their first tokens.
+    fn prompt(number: u32, shared: usize, len: usize) -> Vec<u32> {
+        (0..len).map(|at| if at < shared { 0 } else { number + 1 }).collect()
+    }
+
+    fn seats(room: &Arc<Room>, count: u32, shared: usize, len: usize) -> Vec<Seat> {
+        (0..count).map(|n| room.seat("shop", &n.to_string(), &prompt(n, shared, len))).collect()
     }
 
     /// True if the turn does not wait.
@@ -154,7 +178,7 @@ mod tests {
     #[tokio::test]
     async fn conversations_that_do_not_fit_beside_older_ones_wait_until_one_ends() {
         let room = Room::new(Some(1000));
-        let mut seats: Vec<Seat> = (0..4).map(|n| room.seat(task(&n.to_string()), 300)).collect();
+        let mut seats = seats(&room, 4, 0, 300);
         for (n, fits) in [(3, false), (2, true), (1, true), (0, true)] {
             assert_eq!(goes(&mut seats[n], 300).await, fits, "{n}");
         }
@@ -167,24 +191,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_prompt_that_episodes_share_counts_once_and_no_limit_is_no_wait() {
+    async fn what_conversations_share_counts_once_and_no_limit_is_no_wait() {
         let room = Room::new(Some(1000));
-        let mut group: Vec<Seat> = (0..8).map(|_| room.seat(task("one"), 400)).collect();
+        let mut group: Vec<Seat> = (0..8).map(|_| room.seat("shop", "one", &prompt(1, 0, 400))).collect();
         for seat in &mut group {
-            assert!(goes(seat, 450).await);
+            assert!(goes(seat, 450).await, "the prompt of a group");
         }
+        drop(group);
+        let room = Room::new(Some(1000));
+        let mut tasks = seats(&room, 6, 300, 350);
+        for seat in &mut tasks {
+            assert!(goes(seat, 400).await, "the instructions of an environment");
+        }
+        let mut last = room.seat("desk", "one", &prompt(9, 0, 300));
+        assert!(!goes(&mut last, 300).await, "another environment has its own");
         let unlimited = Room::new(None);
-        let mut seats: Vec<Seat> = (0..100).map(|_| unlimited.seat(task("one"), 400)).collect();
-        assert!(goes(&mut seats[99], 1 << 40).await);
+        assert!(goes(&mut seats(&unlimited, 100, 0, 400)[99], 1 << 40).await);
     }
 
     #[tokio::test]
     async fn an_episode_begins_where_it_fits_at_the_length_of_those_that_ended() {
         let room = Room::new(Some(1000));
-        let mut first = room.seat(task("first"), 100);
+        let mut first = room.seat("shop", "first", &prompt(9, 0, 100));
         assert!(goes(&mut first, 600).await);
         drop(first);
-        let mut seats: Vec<Seat> = (0..2).map(|n| room.seat(task(&n.to_string()), 100)).collect();
+        let mut seats = seats(&room, 2, 0, 100);
         assert!(goes(&mut seats[0], 100).await);
         assert!(!goes(&mut seats[1], 100).await, "two of 600 tokens would not fit");
         drop(seats.remove(0));
