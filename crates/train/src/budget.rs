@@ -138,34 +138,32 @@ fn change(engine: &dyn Engine, work: Workload) -> Option<String> {
         return Some(if tokens == work.batch_tokens { recompute } else { both() });
     }
     let (least, tokens) = (Workload { batch_tokens: work.window, ..again }, work.window);
-    if let Some(episodes) = largest(1, work.episodes as usize, |n| fits(Workload { episodes: n as u64, ..least })) {
-        return Some(format!(
-            "train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"
-        ));
+    if let Some(change) = fewer_episodes(least, fits) {
+        return Some(change);
     }
     // Smaller moments change numbers, so they come last but for the window: a shorter one ends episodes that do not fit it.
+    let setting = engine.memory(&work).and_then(|memory| memory.lean).map(|lean| lean.setting);
     let lean = |work: Workload| {
-        let memory = engine.memory(&work)?;
-        let LeanState { setting, optimizer_bytes } = memory.lean?;
-        enough(Memory { optimizer_bytes, ..memory }).then_some(setting)
+        let state = engine.memory(&work).and_then(|memory| Some((memory, memory.lean?)));
+        state.is_some_and(|(memory, LeanState { optimizer_bytes, .. })| enough(Memory { optimizer_bytes, ..memory }))
     };
-    let smaller = lean(work).map(str::to_owned).or_else(|| {
-        let setting = lean(least)?;
-        Some(format!("{setting}, train.recompute = true and train.batch_tokens = {tokens}"))
-    });
-    let fewest = || {
-        let episodes =
-            largest(1, work.episodes as usize, |n| lean(Workload { episodes: n as u64, ..least }).is_some())?;
-        let setting = lean(Workload { episodes: episodes as u64, ..least })?;
-        Some(format!(
-            "{setting}, train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"
-        ))
+    let smaller = || {
+        let setting = setting?;
+        if lean(work) {
+            return Some(setting.to_owned());
+        }
+        let fits = lean(least).then(|| format!("train.recompute = true and train.batch_tokens = {tokens}"));
+        Some(format!("{setting}, {}", fits.or_else(|| fewer_episodes(least, lean))?))
     };
-    let narrowest = || {
-        let setting = engine.memory(&least)?.lean?.setting;
-        Some(format!("{setting}, {}", narrower(work, |work| lean(work).is_some())?))
-    };
-    smaller.or_else(fewest).or_else(|| narrower(work, fits)).or_else(narrowest)
+    let narrowest = || Some(format!("{}, {}", setting?, narrower(work, lean)?));
+    smaller().or_else(|| narrower(work, fits)).or_else(narrowest)
+}
+
+/// Fewer concurrent episodes, with the least batches and activations.
+fn fewer_episodes(least: Workload, fits: impl Fn(Workload) -> bool) -> Option<String> {
+    let episodes = largest(1, least.episodes as usize, |n| fits(Workload { episodes: n as u64, ..least }))?;
+    let tokens = least.batch_tokens;
+    Some(format!("train.recompute = true, train.batch_tokens = {tokens} and rollout.concurrency = {episodes}"))
 }
 
 /// A shorter window, with batches of one episode: with the rest as it is, or with the least of everything.

@@ -30,8 +30,6 @@ struct State {
     active: BTreeMap<u64, Share>,
     /// Number of conversations so far.
     begun: u64,
-    /// Tokens of all under way, what they share counted for each.
-    tokens: u64,
     /// The first prompt in each environment: others begin with the same instructions and tools.
     prompts: BTreeMap<String, Vec<u32>>,
     /// Number of conversations that ended, and the tokens they had after their prompts.
@@ -72,7 +70,6 @@ impl Room {
         let share = Share { env, shared: shared as u64, task, prompt: (prompt.len() - shared) as u64, own: 0 };
         let number = state.begun;
         state.begun += 1;
-        state.tokens += share.tokens();
         state.active.insert(number, share);
         drop(state);
         Seat { room: Arc::clone(self), number, started: false }
@@ -89,7 +86,8 @@ impl State {
     fn fits(&self, number: u64, started: bool, limit: u64) -> bool {
         let [ended, tokens] = self.ended;
         let expected = if started { 0 } else { tokens / ended.max(1) };
-        if self.tokens + expected * self.active.len() as u64 <= limit {
+        // Mostly all fit, even with what they share counted for each.
+        if self.active.values().map(|share| share.tokens() + expected).sum::<u64>() <= limit {
             return true;
         }
         let (mut shared, mut prompts) = (BTreeMap::<_, u64>::new(), BTreeSet::new());
@@ -136,9 +134,7 @@ impl Seat {
     fn grow(&self, tokens: u64) {
         let mut state = self.room.lock();
         let Some(share) = state.active.get_mut(&self.number) else { return };
-        let own = tokens.saturating_sub(share.shared + share.prompt);
-        let before = std::mem::replace(&mut share.own, own);
-        state.tokens = state.tokens + own - before;
+        share.own = tokens.saturating_sub(share.shared + share.prompt);
     }
 }
 
@@ -146,7 +142,6 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut state = self.room.lock();
         if let Some(share) = state.active.remove(&self.number) {
-            state.tokens -= share.tokens();
             let [ended, tokens] = state.ended;
             state.ended = [ended + 1, tokens + share.own];
         }

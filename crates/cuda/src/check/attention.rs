@@ -139,7 +139,7 @@ fn forward_by<T: Float>(gpu: &Gpu, plan_of: fn(&Gpu, &[Node]) -> Result<Plan>) -
         let (want, want_lse) = reference::attention(heads, &case.nodes, &data.q, &data.k, &data.v);
         all.push(measure(format!("o, {}", case.name), &o, &want, bound::<T>())?);
         all.push(measure(format!("lse, {}", case.name), &lse, &want_lse, 1e-5)?);
-        // The first node's keys without its queries, as where a conversation goes on.
+        // A continued conversation: queries of the later nodes only, over all keys.
         let [first, rest @ ..] = &case.nodes[..] else { continue };
         let plan = plan_of(gpu, rest)?;
         let (before, count) = (first.tokens.end, case.tokens() - first.tokens.end);

@@ -198,7 +198,7 @@ fn sampling(laws: &mut Laws, what: &str, here: &Model, there: &Model<Cuda<f32>>)
     Ok(())
 }
 
-/// What is sampled scores as the learner scores it, in conversations to which few and many tokens are appended, beside new prompts.
+/// Logprobs of the sampler and of the learner agree, in conversations to which few and many tokens are appended, beside new prompts.
 fn conversations<T: Float>(laws: &mut Laws, what: &str, model: &Model<Cuda<T>>, bound: f64) -> Result<()> {
     let policy = Policy::new(Snapshot::new(model.clone(), None, "laws"));
     let generator = Generator::new(policy, GeneratorSettings { prefill_tokens: 400, ..model.device.serving() })?;
